@@ -1,0 +1,157 @@
+"""The files a session leaves behind: ``session.json``, ``ideas.md`` and ``ideas.csv``.
+
+Texts of people and models are data: Markdown and HTML in them are escaped, and CSV cells that a
+spreadsheet would take for a formula are quoted with an apostrophe.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from salon.errors import OutputError
+
+from .budget import Usage
+from .events import Distinctness, Phase
+from .session import Session
+from .story import story
+
+__all__ = ["RESULT_NAMES", "cost_line", "ideas_csv", "ideas_markdown", "session_json", "write_results"]
+
+RESULT_NAMES = ("session.json", "ideas.md", "ideas.csv")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_LIST_START = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)", re.M)
+
+
+def write_results(session: Session, folder: Path) -> None:
+    """Write the three result files into the session's folder.
+
+    Raises:
+        OutputError: If a file cannot be written.
+    """
+    contents = (session_json(session), ideas_markdown(session), ideas_csv(session))
+    for name, content in zip(RESULT_NAMES, contents, strict=True):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content, encoding="utf-8", errors="replace", newline="")
+        except OSError as error:
+            raise OutputError(f"{folder / name} cannot be written", error.strerror or str(error)) from error
+
+
+def session_json(session: Session) -> str:
+    """Return the session as one JSON document."""
+    return json.dumps(_document(session), indent=1)
+
+
+def _document(session: Session) -> dict[str, Any]:
+    depths = session.lineage.depths()
+    return {
+        "version": 1,
+        "program": session.name,
+        "inputs": session.header["inputs"],
+        "seed": session.header["seed"],
+        "settings": session.header["settings"],
+        "models": session.header["models"],
+        "packages": session.header["packages"],
+        "started": session.header["started"],
+        "status": session.status,
+        "reason": session.reason,
+        "usage": vars(session.usage),
+        "personas": [p.model_dump(exclude={"n", "turn", "minute", "type"}) for p in session.personas.values()],
+        "ideas": [{**asdict(i), "depth": depths[i.id], "history": story(session, i.id)} for i in session.ideas],
+        "lineage": session.lineage.cites,
+        "events": [event.model_dump(mode="json") for event in session.events],
+    }
+
+
+def markdown(text: str) -> str:
+    """Make a text inert in Markdown and HTML, on one line."""
+    text = " ".join(text.split())
+    return _LIST_START.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", text.replace("&", "&amp;")))
+
+
+def cost_line(usage: Usage) -> str:
+    """Return calls, tokens, cost and time in one line."""
+    if usage.unpriced >= usage.calls:
+        price = "price unknown" if usage.calls else "no cost"
+    else:
+        price = f"${usage.usd:.4f}" + (f" and {usage.unpriced} calls of unknown price" if usage.unpriced else "")
+    return f"{usage.calls} calls, {usage.prompt_tokens} + {usage.completion_tokens} tokens, {price}, {usage.seconds:.0f} s"
+
+
+def ideas_markdown(session: Session) -> str:
+    """Return the ranked ideas with their history as Markdown."""
+    lines = [f"# {markdown(session.topic)}", ""]
+    lines += [f"{len(session.ideas)} ideas by {len(session.personas)} personas. Status: {session.status}"]
+    lines[-1] += f" ({markdown(session.reason)})." if session.reason else "."
+    for idea in session.ideas:
+        votes = f"{idea.votes} vote{'' if idea.votes == 1 else 's'}"
+        by = f", from {', '.join(markdown(v) for v in idea.voters)}" if idea.voters else ""
+        lines += ["", f"## {idea.rank}. {markdown(idea.title)}", "", f"**{votes}**{by}. Id {idea.id}.", ""]
+        lines += [markdown(idea.description), "", "History:", ""]
+        lines += [f"- {markdown(line)}" for line in story(session, idea.id).splitlines()]
+    lines += ["", "## Who took part", ""]
+    for persona, joined in session.personas.items():
+        role = f", {markdown(joined.role)}" if joined.role else ""
+        spoke = session.contributions[persona]
+        lines.append(f"- **{markdown(joined.label)}**{role} (spoke {spoke}x): {markdown(joined.sketch)}")
+    lines += [*_distinctness(session), "", "## Course", "", *_course(session), "", "## Cost", ""]
+    lines += [f"{cost_line(session.usage)}. Seed {session.header['seed']}. Models: {_models(session)}.", ""]
+    return "\n".join(lines)
+
+
+def _distinctness(session: Session) -> list[str]:
+    """Return the matrix of sketch cosines as a table."""
+    event = next((e for e in session.events if isinstance(e, Distinctness)), None)
+    if event is None:
+        return []
+    lines = ["", "## How alike the personas are (cosine of their sketches)", ""]
+    lines.append("| | " + " | ".join(event.personas) + " |")
+    lines.append("|---" * (len(event.personas) + 1) + "|")
+    for name, row in zip(event.personas, event.matrix, strict=True):
+        lines.append(f"| {name} {markdown(session.label(name))} | " + " | ".join(f"{c:.2f}" for c in row) + " |")
+    if event.too_close:
+        lines += ["", "Too close: " + ", ".join(f"{a} and {b}" for a, b in event.too_close) + "."]
+    return lines
+
+
+def _course(session: Session) -> list[str]:
+    """Return how many ideas and votes there were at the end of each phase, beside the plan."""
+    lines = ["| phase | from minute | ideas | votes | ideas expected |", "|---|---|---|---|---|"]
+    plan = session.plan()
+    phases = [e for e in session.events if isinstance(e, Phase)]
+    for phase, following in zip(phases, phases[1:], strict=False):
+        points = [p for p in session.trajectory() if p.at <= following.n]
+        last = points[-1]
+        expected = plan.ideas_at(following.minute) if phase.phase == "discussion" else float(plan.ideas)
+        lines.append(f"| {phase.phase} | {phase.minute:.1f} | {last.ideas:g} | {last.votes:g} | {expected:.0f} |")
+    return lines
+
+
+def _models(session: Session) -> str:
+    names = {role: model.get("model", "?") for role, model in session.header["models"].items()}
+    return ", ".join(f"{markdown(role)} {markdown(str(name))}" for role, name in names.items())
+
+
+def ideas_csv(session: Session) -> str:
+    """Return the ranked ideas as CSV, safe to open in a spreadsheet."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["rank", "id", "title", "description", "author", "votes", "voters", "cites", "depth"])
+    depths = session.lineage.depths()
+    for i in session.ideas:
+        row = [i.rank, i.id, i.title, i.description, i.author, i.votes, "; ".join(i.voters), " ".join(i.cites)]
+        writer.writerow([safe_cell(cell) for cell in [*row, depths[i.id]]])
+    return out.getvalue()
+
+
+def safe_cell(value: object) -> object:
+    """Quote a text that a spreadsheet would read as a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value

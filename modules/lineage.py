@@ -1,0 +1,149 @@
+"""Who influenced what: the citation graph of a session, as pure functions of its entities.
+
+An entity cites earlier entities, so the graph has no cycle and ids in order of creation are a
+topological order. Everything here walks that order or an explicit stack: linear time, no recursion.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Checked", "Lineage", "check_citations"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Citations that hold, and those that do not, counted by reason."""
+
+    kept: list[str]
+    dropped: dict[str, int]
+
+
+def check_citations(
+    cited: Iterable[str], visible: Collection[str], existing: Collection[str], own_id: str
+) -> Checked:
+    """Keep the citations of entities that exist and that the author can see.
+
+    Args:
+        cited: Ids as the author wrote them.
+        visible: Ids the author can see.
+        existing: All ids of the session so far.
+        own_id: The id of the citing entity.
+
+    Returns:
+        The ids kept, in order and without repetition. Reasons for the others: ``itself``,
+        ``unknown`` (which includes ids of the future), ``invisible``, ``repeated``.
+    """
+    kept: dict[str, None] = {}
+    dropped: Counter[str] = Counter()
+    for name in cited:
+        if name == own_id:
+            dropped["itself"] += 1
+        elif name in kept:
+            dropped["repeated"] += 1
+        elif name in visible:
+            kept[name] = None
+        else:
+            dropped["invisible" if name in existing else "unknown"] += 1
+    return Checked(list(kept), dict(dropped))
+
+
+@dataclass
+class Lineage:
+    """The citation graph of a session.
+
+    Attributes:
+        cites: For each entity, in order of creation, the earlier entities it cites.
+        authors: Author of each entity.
+    """
+
+    cites: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    authors: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entities: Iterable[tuple[str, str, Sequence[str]]]) -> Lineage:
+        """Build the graph from (id, author, cites), in order of creation.
+
+        Raises:
+            ValueError: If an entity cites one that does not come before it.
+        """
+        graph = cls()
+        for name, author, cites in entities:
+            for cited in cites:
+                if cited not in graph.cites:
+                    raise ValueError(f"{name} cites {cited}, which does not come before it")
+            graph.cites[name] = tuple(cites)
+            graph.authors[name] = author
+        return graph
+
+    def _known(self, name: str) -> str:
+        if name not in self.cites:
+            raise KeyError(f"there is no entity {name} in this session")
+        return name
+
+    def ancestors(self, name: str) -> set[str]:
+        """Return all entities that influenced ``name``, directly or through others."""
+        return _reach(self.cites, self._known(name))
+
+    def descendants(self, name: str) -> set[str]:
+        """Return all entities that ``name`` influenced, directly or through others."""
+        return _reach(self.cited_by(), self._known(name))
+
+    def cited_by(self) -> dict[str, tuple[str, ...]]:
+        """Return for each entity the later ones that cite it directly."""
+        inverse: dict[str, list[str]] = {name: [] for name in self.cites}
+        for name, cites in self.cites.items():
+            for cited in cites:
+                inverse[cited].append(name)
+        return {name: tuple(names) for name, names in inverse.items()}
+
+    def depths(self) -> dict[str, int]:
+        """Return for each entity the edges on the longest citation chain that ends in it."""
+        depths: dict[str, int] = {}
+        for name, cites in self.cites.items():
+            depths[name] = max((depths[c] + 1 for c in cites), default=0)
+        return depths
+
+    def depth(self, name: str) -> int:
+        """Return the influence depth of one entity (reference: idea influence depth)."""
+        return self.depths()[self._known(name)]
+
+    def longest_chain(self, name: str) -> list[str]:
+        """Return a longest citation chain that ends in ``name``, oldest entity first."""
+        depths = self.depths()
+        chain = [self._known(name)]
+        while cites := self.cites[chain[-1]]:
+            chain.append(max(cites, key=lambda c: depths[c]))
+        return chain[::-1]
+
+    def absorption(self, name: str, discussion: Iterable[str]) -> float | None:
+        """Return the cross-persona absorption of an idea.
+
+        Of the discussion's public entities by OTHER authors, the share among the idea's ancestors.
+
+        Args:
+            name: The idea.
+            discussion: Ids of the public entities of the discussion phase.
+
+        Returns:
+            A share in [0, 1]; None if others said nothing in the discussion.
+        """
+        author = self.authors[self._known(name)]
+        others = [d for d in discussion if self.authors[d] != author]
+        if not others:
+            return None
+        ancestors = self.ancestors(name)
+        return sum(d in ancestors for d in others) / len(others)
+
+
+def _reach(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    stack = list(edges[start])
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+            stack.extend(edges[name])
+    return found

@@ -1,0 +1,287 @@
+"""What all session programs share: how a session starts, resumes, streams, ends, is saved and loaded.
+
+A session program is a DSPy module. Subclasses say what happens in a session (``_session``); everything
+around it is here, once: the log's header, resuming over recorded calls, the end status, the sync edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import sys
+import threading
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import dspy
+
+from salon.errors import OutputError, UserError
+from salon.lm import describe
+
+from .budget import Budget
+from .calls import CallProgress, Desk, LMs
+from .embedding import Embedder
+from .events import Event
+from .files import write_results
+from .log import VERSION, Recorded, SessionLog
+from .run import Control, Run
+from .session import Session, Status
+
+__all__ = ["PROGRAM_NAME", "SessionProgram", "run_sync"]
+
+PROGRAM_NAME = "program.json"
+T = TypeVar("T")
+
+
+class SessionProgram(dspy.Module):  # type: ignore[misc]
+    """Base of the session programs.
+
+    Args:
+        lms: LMs by role (``participant``, ``facilitator``), persona id or persona name; what is not named
+            uses DSPy's current LM.
+        embedder: Embedding model (see ``Embedder``), or an ``Embedder`` to share.
+        max_concurrency: Most calls in flight at once.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ("topic",)
+    roles: ClassVar[tuple[str, ...]] = ("participant",)
+
+    def __init__(
+        self, lms: dict[str, Any] | None = None, embedder: str | Embedder | None = None, max_concurrency: int = 16
+    ) -> None:
+        super().__init__()
+        if max_concurrency < 1:
+            raise UserError(f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight")
+        self.lms = dict(lms or {})
+        self.embedder = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
+        self.max_concurrency = max_concurrency
+
+    # ---------------------------------------------------------------- what a program defines
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor arguments that make this program again, as JSON values."""
+
+    @abstractmethod
+    def checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a session, checked and cleaned.
+
+        Raises:
+            UserError: If an input is missing or unusable.
+        """
+
+    @abstractmethod
+    async def _session(self, run: Run) -> tuple[Status, str]:
+        """Hold the session; return how it ended and why."""
+
+    # ---------------------------------------------------------------- calling it
+
+    async def hold(
+        self,
+        *,
+        seed: int = 0,
+        out: str | Path | None = None,
+        budget: Budget | None = None,
+        control: Control | None = None,
+        listen: Callable[[Event | CallProgress], None] | None = None,
+        limit: asyncio.Semaphore | None = None,
+        recorded: Recorded | None = None,
+        offline: bool = False,
+        **inputs: Any,
+    ) -> Session:
+        """Hold one session and return it.
+
+        Args:
+            seed: Decides every random choice and keeps cached answers of sessions apart.
+            out: Folder for the log and the results; None keeps everything in memory.
+            budget: Hard limits.
+            control: Lets the caller wrap the session up.
+            listen: Told of each event as it happens, and of calls that begin and end.
+            limit: Bounds calls in flight; share one between sessions that run together.
+            recorded: Records of an earlier run to continue (see ``salon.resume``).
+            offline: Call no LM; a call that is not recorded is an error.
+            inputs: The program's inputs, e.g. ``topic``.
+
+        Raises:
+            UserError: If inputs or settings cannot work. Said before anything is spent.
+            CallFailure: If no call can succeed (model name, key); the log stays resumable.
+        """
+        checked = self.checked(inputs)
+        lms = LMs(named=self.lms)
+        header = recorded.header if recorded else self._header(checked, seed, lms)
+        fresh = recorded is None or recorded.end is not None
+        if recorded is not None and recorded.end is not None and not offline:
+            recorded = recorded.reopened()
+        folder = Path(out) if out is not None else None
+        log = SessionLog(folder, recorded or Recorded(header), rewrite=fresh)
+        session = Session(header, folder=folder, log=log.recorded)
+        tell = listen or _ignore
+        run = Run(
+            session=session,
+            log=log,
+            desk=None,  # type: ignore[arg-type]
+            embedder=self.embedder,
+            seed=int(header["seed"]),
+            budget=budget or Budget(),
+            control=control or Control(),
+            listen=tell,
+        )
+        run.desk = Desk(
+            log=log,
+            lms=lms,
+            seed=run.seed,
+            budget=run.budget,
+            limit=limit or asyncio.Semaphore(self.max_concurrency),
+            temperature=float(getattr(self, "temperature", 1.0)),
+            notify=tell,
+            offline=offline,
+            elapsed=run.elapsed,
+        )
+        try:
+            session.status, session.reason = await self._session(run)
+        finally:
+            session.usage = run.desk.spent
+            session.usage.seconds = round(run.elapsed(), 3)
+            if session.status == "running":
+                log.close()
+        log.end({"status": session.status, "reason": session.reason, "usage": vars(session.usage).copy()})
+        if folder is not None and not offline:
+            write_results(session, folder)
+        return session
+
+    async def aforward(self, **arguments: Any) -> dspy.Prediction:
+        """Hold a session; return a prediction with ``ideas``, ``answer`` and ``session``."""
+        session = await self.hold(**arguments)
+        ideas = session.ideas
+        answer = f"{ideas[0].title}: {ideas[0].description}" if ideas else ""
+        return dspy.Prediction(ideas=ideas, answer=answer, session=session)
+
+    def forward(self, **arguments: Any) -> dspy.Prediction:
+        """Do as ``aforward``, for callers without an event loop and for those inside one."""
+        return run_sync(self.acall(**arguments))
+
+    async def stream(self, **arguments: Any) -> AsyncIterator[Event]:
+        """Yield the events of a session as they happen; arguments as for ``hold``.
+
+        Leaving the iteration early stops the session.
+        """
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+        def listen(item: Event | CallProgress) -> None:
+            if isinstance(item, Event):
+                queue.put_nowait(item)
+
+        task = asyncio.ensure_future(self.hold(**arguments, listen=listen))
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ---------------------------------------------------------------- saving it
+
+    def described(self) -> dict[str, Any]:
+        """Return all that makes this program again: name, settings, prompts, demos and tunables."""
+        state = self.dump_state()
+        return {"name": type(self).__name__, "settings": self.settings(), "state": state}
+
+    def save(self, path: str | Path, **_: Any) -> None:  # type: ignore[override]
+        """Save the program into a folder as ``program.json``; ``salon.load`` reads it.
+
+        LMs are not saved: they belong to whoever calls the program.
+        """
+        target = Path(path) / PROGRAM_NAME
+        content = {"salon": _version("salon"), "dspy": _version("dspy"), **self.described()}
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{target} cannot be written", error.strerror or str(error)) from error
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """Return prompts, demos and tunables, without LMs."""
+        state = {name: parameter.dump_state(json_mode=json_mode) for name, parameter in self.named_parameters()}
+        for entry in state.values():
+            entry.pop("lm", None)
+            entry.pop("traces", None)
+            entry.pop("train", None)
+        return state
+
+    def load_state(self, state: dict[str, Any], **_: Any) -> None:
+        """Take prompts, demos and tunables from a saved state.
+
+        Raises:
+            UserError: If the state does not fit this program.
+        """
+        own = dict(self.named_parameters())
+        if state.keys() != own.keys():
+            odd = ", ".join(sorted(state.keys() ^ own.keys()))
+            raise UserError("The saved program does not fit this salon", f"it differs in {odd}")
+        for name, parameter in own.items():
+            if isinstance(parameter, dspy.Predict):
+                parameter.load_state({"traces": [], "train": [], "lm": None, **state[name]})
+            else:
+                parameter.load_state(state[name])
+
+    def _header(self, inputs: dict[str, Any], seed: int, lms: LMs) -> dict[str, Any]:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise UserError(f"The seed {seed!r} cannot be used", "it must be a whole number")
+        models = {role: describe(lms.of(role)) for role in self.roles}
+        models |= {name: describe(lm) for name, lm in lms.named.items()}
+        return {
+            "kind": "header",
+            "version": VERSION,
+            "program": self.described(),
+            "settings": self.settings(),
+            "inputs": inputs,
+            "seed": seed,
+            "models": models,
+            "packages": {
+                "python": sys.version.split()[0],
+                **{name: _version(name) for name in ("salon", "dspy", "litellm", "sentence-transformers")},
+            },
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from synchronous code, also where an event loop is running already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    result: list[T] = []
+    failure: list[BaseException] = []
+    context = contextvars.copy_context()
+
+    def target() -> None:
+        try:
+            result.append(context.run(asyncio.run, work))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=target, name="salon")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def _ignore(_: Event | CallProgress) -> None:
+    """Listen to nothing."""
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,199 @@
+"""Roundtable: personas discuss, put ideas on a whiteboard and vote, under a restrained facilitator.
+
+After the virtual roundtable of Dorn, Khan and Mumford (arXiv 2606.05178). A session has three phases.
+
+**Discussion.** Each turn is one cycle: all personas think at once, in private, while the facilitator looks
+at the talk; one speaker is chosen (``turns.choose_speaker``); that speaker comments, or proposes an idea if
+that is what it wanted. A turn therefore takes two calls in sequence. The discussion is bounded by the
+session clock (spoken words at 150 a minute), by turns, or by whichever comes first.
+
+**Ideation.** Personas with quota left propose in rounds; the proposals of a round are made at once, as in
+brainwriting, and put up in an order drawn from the seed. A proposal too close to an idea on the whiteboard
+becomes a vote for that idea. Ideation ends when the quotas are used or its time is over.
+
+**Voting.** All ballots are filled in at once and counted by the rules.
+
+A persona whose call fails is silent this turn and leaves after three failures in a row; a session with
+fewer than two personas ends as partial. Budgets and Ctrl-C lead to the vote early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import dspy
+
+from salon.errors import PersonaError, UserError
+
+from ..signatures.personas import CastPersonas, Persona, SketchPersona
+from ..signatures.roundtable import CastVotes, Facilitate, Propose, Speak, Summarise, Think
+from .embedding import Embedder
+from .program import SessionProgram
+from .roundtable_session import RoundtableSession
+from .run import Run
+from .session import Status
+from .text import clean, tokens
+from .tunable import Tunable
+
+__all__ = ["Roundtable"]
+
+DEFAULT_MINUTES = 5.0
+
+
+class Roundtable(SessionProgram):
+    """A facilitated discussion that ends with ranked ideas and their history.
+
+    Args:
+        personas: How many to invent, or the personas (``salon.data.load_personas`` reads a pool).
+        minutes: Bound of the discussion on the session clock; 0 skips it.
+        turns: Bound of the discussion in turns. Neither bound means 5 minutes, both mean the earlier one.
+        ideas: Ideas each persona may propose.
+        votes: Votes each persona may cast.
+        facilitator: Whether a facilitator takes part.
+        self_votes: Whether a persona may vote for its own idea.
+        lms: LMs by role (``participant``, ``facilitator``), persona id or persona name.
+        embedder: Embedding model, or an ``Embedder`` to share.
+        max_concurrency: Most calls in flight at once.
+
+    Attributes:
+        threshold: Eagerness from which a persona selects itself (tier 2).
+        fairness: Base of the weight for turns of silence.
+        duplicate: Cosine from which a proposal counts as a duplicate.
+        distinct: Cosine above which two sketches are too close.
+        ideation_minutes: Bound of the ideation on the session clock.
+        facilitator_rest: Turns the facilitator stays silent after it stepped in.
+        move_on_after: Share of the discussion before which ``move_on`` is not heeded.
+        memory: Own thoughts a persona is shown.
+        prompt_tokens: Budget of a prompt; the transcript is compacted to keep it.
+        temperature: Sampling temperature of all calls.
+
+    Calling it takes ``topic`` and the arguments of ``hold``.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ("topic",)
+    roles: ClassVar[tuple[str, ...]] = ("participant", "facilitator")
+
+    def __init__(
+        self,
+        personas: int | Sequence[Persona | Mapping[str, Any]] = 5,
+        minutes: float | None = None,
+        turns: int | None = None,
+        ideas: int = 2,
+        votes: int = 5,
+        facilitator: bool = True,
+        self_votes: bool = False,
+        lms: dict[str, Any] | None = None,
+        embedder: str | Embedder | None = None,
+        max_concurrency: int = 16,
+    ) -> None:
+        super().__init__(lms, embedder, max_concurrency)
+        self.personas = _checked_personas(personas)
+        if minutes is None and turns is None:
+            minutes = DEFAULT_MINUTES
+        self.minutes = None if minutes is None else Tunable(float(minutes), 0, 240, "minutes of discussion")
+        self.turns = None if turns is None else Tunable(turns, 0, 10_000, "turns of discussion")
+        self.ideas = Tunable(ideas, 0, 50, "ideas per persona")
+        self.votes = Tunable(votes, 0, 200, "votes per persona")
+        self.facilitator = facilitator
+        self.self_votes = self_votes
+        self.threshold = Tunable(6.0, 0, 10, "eagerness")
+        self.fairness = Tunable(1.01, 1, 2, "weight per silent turn")
+        self.duplicate = Tunable(0.80, 0.5, 1, "cosine")
+        self.distinct = Tunable(0.90, 0.5, 1, "cosine")
+        self.ideation_minutes = Tunable(10.0, 0, 240, "minutes of ideation")
+        self.facilitator_rest = Tunable(2, 0, 50, "turns")
+        self.move_on_after = Tunable(0.5, 0, 1, "share of the discussion")
+        self.memory = Tunable(3, 0, 20, "thoughts")
+        self.prompt_tokens = Tunable(6000, 1500, 1_000_000, "tokens", log=True)
+        self.temperature = Tunable(1.0, 0, 2)
+        self.cast = dspy.Predict(CastPersonas)
+        self.sketch = dspy.Predict(SketchPersona)
+        self.think = dspy.Predict(Think)
+        self.speak = dspy.Predict(Speak)
+        self.propose = dspy.Predict(Propose)
+        self.vote = dspy.Predict(CastVotes)
+        self.facilitate = dspy.Predict(Facilitate)
+        self.summarise = dspy.Predict(Summarise)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the constructor arguments that make this program again, as JSON values."""
+        personas = self.personas
+        return {
+            "personas": personas if isinstance(personas, int) else [p.model_dump() for p in personas],
+            "minutes": None if self.minutes is None else self.minutes.value,
+            "turns": None if self.turns is None else self.turns.value,
+            "ideas": self.ideas.value,
+            "votes": self.votes.value,
+            "facilitator": self.facilitator,
+            "self_votes": self.self_votes,
+            "embedder": self.embedder.model,
+            "max_concurrency": self.max_concurrency,
+        }
+
+    def checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the topic, cleaned.
+
+        Raises:
+            UserError: If it is missing, empty, or too long for the prompt budget.
+        """
+        unknown = inputs.keys() - set(self.inputs)
+        if unknown:
+            raise UserError(f"A roundtable takes no {', '.join(sorted(unknown))}", "it takes a topic")
+        topic = inputs.get("topic")
+        if not isinstance(topic, str) or not clean(topic):
+            raise UserError("There is no topic", "a session needs a text to talk about", 'Give one: topic="..."')
+        topic = clean(topic)
+        room = int(self.prompt_tokens) // 4
+        if tokens(topic) > room:
+            raise UserError(
+                f"The topic is too long (about {tokens(topic)} tokens)",
+                f"a quarter of the prompt budget, {room} tokens, is kept for it",
+                "Shorten it, or raise the program's prompt_tokens if the model can read more.",
+            )
+        for persona in () if isinstance(self.personas, int) else self.personas:
+            if tokens(persona.sketch) > room // 2:
+                raise PersonaError(
+                    f"The sketch of {persona.name!r} is too long (about {tokens(persona.sketch)} tokens)",
+                    f"at most {room // 2} fit the prompt budget",
+                    "Shorten it, or raise the program's prompt_tokens if the model can read more.",
+                )
+        return {"topic": topic}
+
+    async def _session(self, run: Run) -> tuple[Status, str]:
+        warming = asyncio.get_running_loop().run_in_executor(None, self.embedder.warm) if not run.desk.offline else None
+        try:
+            return await RoundtableSession(self, run).held()
+        finally:
+            if warming is not None:
+                await asyncio.gather(warming, return_exceptions=True)
+
+
+def _checked_personas(personas: int | Sequence[Persona | Mapping[str, Any]]) -> int | list[Persona]:
+    if isinstance(personas, int) and not isinstance(personas, bool):
+        count = personas
+    elif isinstance(personas, Sequence) and not isinstance(personas, str):
+        count = len(personas)
+    else:
+        raise PersonaError(
+            f"{personas!r} are no personas",
+            "a number or a list of personas is needed",
+            "Read a pool with salon.data.load_personas(path).",
+        )
+    if count < 2:
+        raise PersonaError(f"A roundtable cannot be held with {count} personas", "it takes at least 2")
+    if isinstance(personas, int):
+        if count > 100:
+            raise PersonaError(f"{count} personas cannot be invented", "100 is the most", "Give a pool of your own.")
+        return count
+    return [p if isinstance(p, Persona) else _persona(p) for p in personas]
+
+
+def _persona(data: Mapping[str, Any]) -> Persona:
+    try:
+        return Persona.model_validate(dict(data))
+    except ValueError as error:
+        raise PersonaError(
+            f"{dict(data)!r} is no persona", "a persona has a name and a sketch, both not empty"
+        ) from error

@@ -1,0 +1,300 @@
+"""A session as its participants and its readers see it: events, who sees what, ideas, lineage.
+
+``Session`` is built by adding events one by one; it makes no calls and reads no files. ``view`` is the
+only answer to "what does X see now".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from math import log
+from pathlib import Path
+from typing import Any, Literal
+
+from .budget import Usage
+from .diversity import pairwise_distance
+from .embedding import Embedder
+from .events import EVERYONE, Comment, Entity, Event, Failure, Idea, Joined, Left, Phase, Vote, visible_to
+from .lineage import Lineage
+from .log import Recorded
+from .trajectory import Plan, Point, actual
+
+__all__ = ["Measures", "RankedIdea", "Session", "Status"]
+
+Status = Literal["running", "complete", "cut short", "partial"]
+
+
+@dataclass(frozen=True)
+class RankedIdea:
+    """An idea with its place in the ranking.
+
+    Attributes:
+        rank: 1 for the best; ideas with equal votes are ranked by who came first.
+        id: Its id in the session.
+        title: What it is called.
+        description: What it is.
+        author: Label of the persona that proposed it.
+        votes: Number of votes.
+        voters: Labels of those who voted for it.
+        cites: Ids of the earlier entities it grew out of.
+    """
+
+    rank: int
+    id: str
+    title: str
+    description: str
+    author: str
+    votes: int
+    voters: tuple[str, ...]
+    cites: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Measures of one session; a value is None where it is undefined, and ``undefined`` says why.
+
+    Attributes:
+        ideas: Ideas on the whiteboard.
+        depth: Mean influence depth of the ideas, in edges of the longest citation chain.
+        absorption: Mean share of the discussion's public entities by other personas among an idea's ancestors.
+        distance: Mean pairwise distance (1 - cosine) of the ideas, title and description together.
+        balance: Evenness of talk: normalised entropy of the personas' shares of contributions, 0 to 1.
+        citations_dropped: Citations that named something unknown, invisible or itself, or repeated an id.
+        clamped: Numbers that models wrote outside their scale.
+        failures: Calls that failed after their retries.
+        undefined: Reason for each measure that is None.
+    """
+
+    ideas: int
+    depth: float | None
+    absorption: float | None
+    distance: float | None
+    balance: float | None
+    citations_dropped: int
+    clamped: int
+    failures: int
+    undefined: dict[str, str]
+
+
+class _Ids(Collection[str]):
+    """The ids one viewer can see: the public ones and those for it alone, without copying either."""
+
+    def __init__(self, public: dict[str, None], own: dict[str, None]) -> None:
+        self._public, self._own = public, own
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._public or name in self._own
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._public
+        yield from self._own
+
+    def __len__(self) -> int:
+        return len(self._public) + len(self._own)
+
+
+@dataclass
+class Session:
+    """The events of a session and what follows from them.
+
+    Attributes:
+        header: Program, settings, inputs, seed, models, versions.
+        events: Everything that happened, in order.
+        status: ``running`` until it ended.
+        reason: Why it ended as it did.
+        usage: What it cost.
+        folder: Where its log is, if it has one.
+        log: Its records: calls and readings.
+        personas: Who took part, by id, in seat order.
+        entities: Everything that has an id, by id, in order.
+        board: The ideas on the whiteboard, in order.
+        contributions: How often each persona spoke: comments and ideas.
+        left: Ids of personas that left.
+    """
+
+    header: dict[str, Any]
+    events: list[Event] = field(default_factory=list)
+    status: Status = "running"
+    reason: str = ""
+    usage: Usage = field(default_factory=Usage)
+    folder: Path | None = None
+    log: Recorded | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        earlier, self.events = self.events, []
+        self.entities: dict[str, Entity] = {}
+        self.personas: dict[str, Joined] = {}
+        self.left: set[str] = set()
+        self.board: list[Idea] = []
+        self.contributions: dict[str, int] = {}
+        self._public: dict[str, None] = {}
+        self._own: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        for event in earlier:
+            self.add(event)
+
+    # ---------------------------------------------------------------- growing
+
+    def next_id(self, kind: type[Entity]) -> str:
+        """Return the id that the next entity of a kind will have."""
+        return f"{kind.prefix}{self._counts[kind.prefix] + 1}"
+
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        self.events.append(event)
+        if isinstance(event, Joined):
+            self.personas[event.persona] = event
+            self.contributions[event.persona] = 0
+        elif isinstance(event, Left):
+            self.left.add(event.persona)
+        elif isinstance(event, Entity):
+            self.entities[event.id] = event
+            if isinstance(event, Idea):
+                self.board.append(event)
+            if isinstance(event, Comment | Idea) and event.author in self.contributions:
+                self.contributions[event.author] += 1
+            self._counts[event.prefix] += 1
+            if visible_to(event, EVERYONE):
+                self._public[event.id] = None
+            else:
+                for persona in self.personas:
+                    if visible_to(event, persona):
+                        self._own[persona][event.id] = None
+
+    # ---------------------------------------------------------------- seeing
+
+    def view(self, viewer: str) -> list[Event]:
+        """Return what a persona, the facilitator or ``everyone`` sees now."""
+        return [event for event in self.events if visible_to(event, viewer)]
+
+    def visible_ids(self, viewer: str) -> Collection[str]:
+        """Return the ids of the entities a viewer sees now."""
+        return _Ids(self._public, self._own[viewer])
+
+    def own_entities(self, persona: str, last: int) -> list[Entity]:
+        """Return the last entities that this persona sees and the public does not."""
+        newest = islice(reversed(self._own[persona]), last)
+        return [self.entities[name] for name in newest][::-1]
+
+    @property
+    def seated(self) -> list[str]:
+        """Ids of the personas still there, in seat order."""
+        return [persona for persona in self.personas if persona not in self.left]
+
+    def label(self, author: str) -> str:
+        """Return how an author is called in prompts and reports."""
+        return self.personas[author].label if author in self.personas else author.capitalize()
+
+    # ---------------------------------------------------------------- results
+
+    @property
+    def topic(self) -> str:
+        """What the session was about."""
+        return str(self.header["inputs"].get("topic", ""))
+
+    @property
+    def votes(self) -> dict[str, list[Vote]]:
+        """Votes by idea id, for every idea on the whiteboard."""
+        tally: dict[str, list[Vote]] = {idea.id: [] for idea in self.board}
+        for entity in self.entities.values():
+            if isinstance(entity, Vote):
+                tally[entity.idea].append(entity)
+        return tally
+
+    @property
+    def ideas(self) -> list[RankedIdea]:
+        """The ideas, best first; among equals the earlier one."""
+        votes = self.votes
+        ordered = sorted(votes, key=lambda name: -len(votes[name]))
+        return [self._ranked(rank, name, votes[name]) for rank, name in enumerate(ordered, 1)]
+
+    def _ranked(self, rank: int, name: str, votes: list[Vote]) -> RankedIdea:
+        idea = self.entities[name]
+        assert isinstance(idea, Idea)
+        voters = tuple(self.label(vote.author) for vote in votes)
+        return RankedIdea(
+            rank, name, idea.title, idea.description, self.label(idea.author), len(votes), voters, tuple(idea.cites)
+        )
+
+    @property
+    def lineage(self) -> Lineage:
+        """The citation graph of all entities."""
+        return Lineage.of((e.id, e.author, e.cites) for e in self.entities.values())
+
+    def plan(self) -> Plan:
+        """Return what the session was planned to bring, with its expected course."""
+        return Plan.of(self.header["program"]["state"], len(self.personas))
+
+    def trajectory(self) -> list[Point]:
+        """Return the actual course: ideas and votes that existed at each minute."""
+        return actual(self.events)
+
+    def discussion_ids(self) -> list[str]:
+        """Return the ids of the personas' public entities of the discussion phase."""
+        found: list[str] = []
+        discussing = False
+        for event in self.events:
+            if isinstance(event, Phase):
+                discussing = event.phase == "discussion"
+            elif discussing and isinstance(event, Comment | Idea):
+                found.append(event.id)
+        return found
+
+    def measures(self, embedder: Embedder | None = None) -> Measures:
+        """Measure the session (definitions: see ``Measures``).
+
+        Args:
+            embedder: Embeds the ideas for their distance; by default the session's own model.
+        """
+        ideas = self.board
+        undefined: dict[str, str] = {}
+
+        def mean(name: str, values: list[float], why: str) -> float | None:
+            if not values:
+                undefined[name] = why
+                return None
+            return sum(values) / len(values)
+
+        lineage, discussion = self.lineage, self.discussion_ids()
+        depths = lineage.depths()
+        absorbed = [lineage.absorption(idea.id, discussion) for idea in ideas]
+        distance = None
+        if len(ideas) > 1:
+            encoder = embedder or Embedder(self.header["settings"].get("embedder"))
+            distance = pairwise_distance(encoder.embed([idea_text(i.title, i.description) for i in ideas]))
+        else:
+            undefined["distance"] = "fewer than two ideas"
+        return Measures(
+            ideas=len(ideas),
+            depth=mean("depth", [float(depths[idea.id]) for idea in ideas], "no ideas"),
+            absorption=mean(
+                "absorption", [a for a in absorbed if a is not None], "no ideas, or no discussion by others"
+            ),
+            distance=distance,
+            balance=self._balance(undefined),
+            citations_dropped=sum(sum(e.dropped.values()) for e in self.entities.values()),
+            clamped=sum(e.clamped for e in self.entities.values()),
+            failures=sum(isinstance(e, Failure) for e in self.events),
+            undefined=undefined,
+        )
+
+    def _balance(self, undefined: dict[str, str]) -> float | None:
+        counts = list(self.contributions.values())
+        total = sum(counts)
+        if total == 0 or len(counts) < 2:
+            undefined["balance"] = "nobody spoke, or one persona alone"
+            return None
+        return -sum(c / total * log(c / total) for c in counts if c) / log(len(counts))
+
+    @property
+    def name(self) -> str:
+        """Name of the program that held the session."""
+        return str(self.header["program"]["name"])
+
+
+def idea_text(title: str, description: str) -> str:
+    """Return the text by which an idea is compared with others."""
+    return f"{title}. {description}"

@@ -1,0 +1,48 @@
+"""Texts of people and models on their way into prompts: data, never instructions."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["clean", "excerpt", "neutral", "tokens", "words"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u2028\u2029\ud800-\udfff]")
+_MARKER = re.compile(r"\[\[(?=\s*##)|(?<=##)(\s*)\]\]")
+_SPECIAL = re.compile(r"<(?=\||/?think\b|<CUSTOM-TYPE|/?s>)", re.IGNORECASE)
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+
+def clean(text: str) -> str:
+    """Replace what no text should hold (control characters, lone surrogates) by U+FFFD."""
+    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+
+
+def neutral(text: str) -> str:
+    """Make a text inert inside a prompt: field markers, model tags and ids at line starts lose their force.
+
+    Line breaks become spaces, so that a text cannot pretend to be another entry of the transcript.
+    """
+    text = " ".join(clean(text).split())
+    text = _MARKER.sub(lambda m: "[ [" if m.group().startswith("[") else f"{m.group(1)}] ]", text)
+    return _SPECIAL.sub("< ", text)
+
+
+def excerpt(text: str, limit: int) -> str:
+    """Return the text on one line, cut at a word to at most ``limit`` characters."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1]
+    space = cut.rfind(" ")
+    return (cut[:space] if space > limit // 2 else cut).rstrip(" ,;:.") + "…"
+
+
+def words(text: str) -> int:
+    """Count spoken words; in scripts without spaces two characters count as one word."""
+    dense = len(_CJK.findall(text))
+    return len(_CJK.sub(" ", text).split()) + (dense + 1) // 2
+
+
+def tokens(text: str) -> int:
+    """Estimate how many tokens a text costs, on the safe side: a token per 3 bytes of UTF-8."""
+    return (len(text.encode("utf-8", "replace")) + 2) // 3

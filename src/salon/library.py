@@ -1,0 +1,133 @@
+"""Saved programs and recorded sessions: load, resume, replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from salon.errors import OutputError, UserError
+from salon.modules.budget import Budget
+from salon.modules.calls import CallProgress
+from salon.modules.events import Event
+from salon.modules.log import Recorded, read_log
+from salon.modules.program import PROGRAM_NAME, SessionProgram, run_sync
+from salon.modules.roundtable import Roundtable
+from salon.modules.run import Control
+from salon.modules.session import Session
+
+__all__ = ["PROGRAMS", "ahold_again", "load", "program_of", "replay", "resume"]
+
+PROGRAMS: dict[str, type[SessionProgram]] = {"Roundtable": Roundtable}
+
+
+def load(folder: str | Path) -> SessionProgram:
+    """Load a saved program; no code from the folder is run.
+
+    Args:
+        folder: What ``program.save`` wrote.
+
+    Raises:
+        OutputError: If there is no program.
+        UserError: If it does not fit this salon.
+    """
+    path = Path(folder) / PROGRAM_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError(f"There is no program in {folder}", f"it has no {PROGRAM_NAME}") from None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} cannot be read", str(error)) from error
+    return program_of(content if isinstance(content, dict) else {})
+
+
+def program_of(content: dict[str, Any]) -> SessionProgram:
+    """Build a program from its description, as in ``program.json`` or a session's header.
+
+    Raises:
+        UserError: If there is no such program, or its settings or state do not fit.
+    """
+    kind = PROGRAMS.get(str(content.get("name")))
+    if kind is None:
+        raise UserError(f"There is no program {content.get('name')!r}", f"known are {', '.join(PROGRAMS)}")
+    try:
+        program = kind(**content["settings"])
+        program.load_state(content["state"])
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"The saved {kind.__name__} does not fit this salon",
+            f"{type(error).__name__}: {error}",
+            f"It was saved by salon {content.get('salon', '?')}.",
+        ) from error
+    return program
+
+
+async def ahold_again(
+    folder: str | Path,
+    *,
+    lms: dict[str, Any] | None = None,
+    budget: Budget | None = None,
+    control: Control | None = None,
+    listen: Callable[[Event | CallProgress], None] | None = None,
+    offline: bool = False,
+    max_concurrency: int | None = None,
+) -> Session:
+    """Run a recorded session again: over its log, making only the calls that are missing.
+
+    Args:
+        folder: The session's folder.
+        lms: LMs by role or persona, as for the program.
+        budget: Hard limits; what the session spent before counts.
+        control: Lets the caller wrap the session up.
+        listen: Told of each event, from the first one on.
+        offline: Make no call and write nothing (replay).
+        max_concurrency: Most calls in flight; by default as in the session's settings.
+
+    Raises:
+        OutputError: If the folder has no session, or cannot be written.
+        LogError: If the log is damaged or does not fit, or, offline, is not complete.
+    """
+    place = Path(folder)
+    recorded = read_log(place)
+    program = program_of(recorded.header.get("program", {}))
+    program.lms = dict(lms or {})
+    if max_concurrency is not None:
+        program.max_concurrency = max_concurrency
+    if not offline and finished(recorded):
+        offline = True
+    session = await program.hold(
+        seed=recorded.header["seed"],
+        out=None if offline else place,
+        budget=budget,
+        control=control,
+        listen=listen,
+        recorded=recorded,
+        offline=offline,
+        **recorded.header["inputs"],
+    )
+    session.folder = place
+    return session
+
+
+def finished(recorded: Recorded) -> bool:
+    """Say whether nothing is left to do in a session."""
+    return recorded.end is not None and recorded.end["status"] == "complete"
+
+
+def resume(folder: str | Path, **arguments: Any) -> Session:
+    """Go on with a session that was interrupted, cut short or left partial.
+
+    Calls found in the log are not made again. Of a session that ended early, failed and refused calls
+    are tried again; a complete one is returned as it is. Arguments as for ``ahold_again``.
+    """
+    return run_sync(ahold_again(folder, **arguments))
+
+
+def replay(folder: str | Path, listen: Callable[[Event | CallProgress], None] | None = None) -> Session:
+    """Run a session again over its log alone, without any LM, and return it.
+
+    Raises:
+        LogError: If the log is damaged, or the session was interrupted and lacks calls.
+    """
+    return run_sync(ahold_again(folder, listen=listen, offline=True))
