@@ -1,1 +1,1 @@
-"""data"""
+"""Data sets of personas and benchmarks, and their loaders."""

@@ -1,1 +1,1 @@
-"""evals"""
+"""Judges, statistics, studies and reports."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Collection
 from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,13 @@ import json_repair
 import pydantic
 from dspy.adapters.chat_adapter import ChatAdapter
 from dspy.adapters.json_adapter import JSONAdapter
-from dspy.adapters.utils import format_field_value, translate_field_type
+from dspy.adapters.utils import (
+    apply_output_field_defaults,
+    format_field_value,
+    parse_value,
+    translate_field_type,
+)
+from dspy.utils.exceptions import AdapterParseError
 
 __all__ = ["FORMATS", "Format", "adapter_for", "format_of", "lower_format"]
 
@@ -60,13 +67,20 @@ class _Layout:
     ) -> str:
         shared, own = _split(signature, inputs)
 
+        def shown(name: str) -> str:
+            value = inputs[name]
+            return (
+                value if isinstance(value, str) else format_field_value(signature.input_fields[name], value)
+            )
+
         def sections(names: list[str]) -> list[str]:
-            fields = signature.input_fields
-            return [f"[[ ## {n} ## ]]\n{format_field_value(field_info=fields[n], value=inputs[n])}" for n in names]
+            return [f"[[ ## {name} ## ]]\n{shown(name)}" for name in names]
 
         task = [f"[[ ## task ## ]]\n{self.task(signature)}"] if main_request else []
         reminder = [self.reminder(signature)] if main_request else []
-        return "\n\n".join(p for p in [prefix, *sections(shared), *task, *sections(own), *reminder, suffix] if p)
+        return "\n\n".join(
+            p for p in [prefix, *sections(shared), *task, *sections(own), *reminder, suffix] if p
+        )
 
     def task(self, signature: Any) -> str:
         """Return the instructions and what each output field is."""
@@ -74,7 +88,11 @@ class _Layout:
         for name, field in signature.output_fields.items():
             desc = field.json_schema_extra["desc"]
             known = "" if desc == f"${{{name}}}" else desc
-            note = "" if self.has_schema else translate_field_type(name, field).partition("the value you produce ")[2]
+            note = (
+                ""
+                if self.has_schema
+                else translate_field_type(name, field).partition("the value you produce ")[2]
+            )
             lines.append(f"- {name}: {'; '.join(t for t in (known, note) if t)}")
         return "\n".join(lines)
 
@@ -86,7 +104,7 @@ class _Layout:
         raise NotImplementedError
 
 
-class _JSON(_Layout, JSONAdapter):  # type: ignore[misc]
+class _JSON(_Layout, JSONAdapter):
     heading = "Outputs will be a JSON object with the following fields:"
 
     def __init__(self, tier: Format) -> None:
@@ -96,31 +114,58 @@ class _JSON(_Layout, JSONAdapter):  # type: ignore[misc]
 
     def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
         lm_kwargs["response_format"] = (
-            {"type": "json_object"} if self.tier == "json" else _response_format(signature, self.tier == "bounded")
+            {"type": "json_object"}
+            if self.tier == "json"
+            else _response_format(signature, self.tier == "bounded")
         )
 
     def reminder(self, signature: Any) -> str:
         return f"Respond with a JSON object: {', '.join(signature.output_fields)}."
 
     def parse(self, signature: Any, completion: str) -> dict[str, Any]:
-        if "{" not in completion and "[[ ##" in completion:
+        names = signature.output_fields.keys()
+        found = _object(completion, names)
+        if found is None and "[[ ##" in completion:
             return cast(dict[str, Any], _ADAPTERS["chat"].parse(signature, completion))
-        return cast(dict[str, Any], super().parse(signature, _unwrapped(completion, set(signature.output_fields))))
+        values, trouble = {}, "" if found else "there is no JSON object with the fields asked for"
+        for name, value in (found or {}).items():
+            if name in names:
+                try:
+                    values[name] = parse_value(value, signature.output_fields[name].annotation)
+                except ValueError as error:
+                    trouble = f"field {name}: {error}"
+        complete = apply_output_field_defaults(signature, values)
+        missing = [name for name in names if name not in complete]
+        if missing or not found:
+            raise AdapterParseError(
+                adapter_name="salon",
+                signature=signature,
+                lm_response=completion,
+                message=trouble or f"fields are missing: {', '.join(missing)}",
+                parsed_result=values,
+            )
+        return complete
 
 
-def _unwrapped(completion: str, names: set[str]) -> str:
-    """Reach the wanted object where a model wrapped it in a list or under a key of its own."""
-    value = json_repair.loads(completion)
-    for _ in range(3):
+def _object(completion: str, names: Collection[str]) -> dict[str, Any] | None:
+    """Return the JSON object with any of the names, also where a model wrapped it in prose, a list or a key."""
+    try:
+        value = json.loads(completion)
+    except ValueError:
+        start = completion.find("{")
+        value = json_repair.loads(completion[start:]) if start >= 0 else None
+    for _ in range(4):
         if isinstance(value, list):
-            value = next((v for v in value if isinstance(v, dict) and names & v.keys()), value)
-        if not isinstance(value, dict) or names & value.keys():
-            break
+            value = next((v for v in value if isinstance(v, dict)), None)
+        if not isinstance(value, dict):
+            return None
+        if any(name in value for name in names):
+            return value
         inner = [v for v in value.values() if isinstance(v, dict | list)]
         if len(inner) != 1:
-            break
+            return None
         value = inner[0]
-    return json.dumps(value) if isinstance(value, dict) and names & value.keys() else completion
+    return None
 
 
 _SCHEMAS: WeakKeyDictionary[Any, dict[bool, dict[str, Any]]] = WeakKeyDictionary()
@@ -155,7 +200,7 @@ def _strict(schema: Any, bounded: bool) -> Any:
     return strict
 
 
-class _Chat(_Layout, ChatAdapter):  # type: ignore[misc]
+class _Chat(_Layout, ChatAdapter):
     heading = "Answer in sections headed like these, and end with [[ ## completed ## ]]:"
 
     def __init__(self) -> None:

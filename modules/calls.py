@@ -223,7 +223,9 @@ class Desk:
         record = _nothing("failed", lm, "")
         for attempt in range(2):
             try:
-                outputs = await self._predicted(predict, lm, rollout_id(self.seed, key, attempt), inputs, usage)
+                outputs = await self._predicted(
+                    predict, lm, rollout_id(self.seed, key, attempt), inputs, usage
+                )
             except dspy.AdapterParseError as error:
                 record |= {"repairs": attempt, "error": f"the answer could not be read: {_one_line(error)}"}
                 continue
@@ -240,7 +242,13 @@ class Desk:
             else:
                 clamped = sum(bool(getattr(value, "clamped", False)) for value in outputs.values())
                 plain = _plain(predict.signature, outputs)
-                record |= {"status": "ok", "repairs": attempt, "error": "", "clamped": clamped, "outputs": plain}
+                record |= {
+                    "status": "ok",
+                    "repairs": attempt,
+                    "error": "",
+                    "clamped": clamped,
+                    "outputs": plain,
+                }
             break
         return record | {
             "format": _format_name(lm),
@@ -267,13 +275,19 @@ class Desk:
                     disable_history=False,
                 ):
                     prediction = await self._in_time(
-                        predict.acall(**inputs, config={"temperature": self.temperature, "rollout_id": rollout})
+                        predict.acall(
+                            **inputs, config={"temperature": self.temperature, "rollout_id": rollout}
+                        )
                     )
                 return {name: prediction[name] for name in predict.signature.output_fields}
             except dspy_errors.ContextWindowExceededError:
                 raise
             except (dspy_errors.LMInvalidRequestError, dspy_errors.LMUnsupportedFeatureError) as error:
-                if dspy.settings.adapter or not _ABOUT_FORMAT.search(str(error)) or not lower_format(lm, used):
+                if (
+                    dspy.settings.adapter
+                    or not _ABOUT_FORMAT.search(str(error))
+                    or not lower_format(lm, used)
+                ):
                     raise
             finally:
                 for entry in account.history:
@@ -324,10 +338,14 @@ def _nothing(status: str, lm: Any, error: str) -> dict[str, Any]:
 
 
 def _digest(inputs: Mapping[str, Any]) -> str:
-    state = blake2b(digest_size=12)
-    for name, value in sorted(inputs.items()):
-        state.update(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"))
-    return state.hexdigest()
+    """Return a digest of a call's inputs; long shared ones are hashed once for all calls of a cycle."""
+    parts = [f"{name}={_text_digest(str(value))}" for name, value in sorted(inputs.items())]
+    return _text_digest(";".join(parts))
+
+
+@lru_cache(maxsize=512)
+def _text_digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _sum(first: Usage, second: Usage, sign: int = 1) -> Usage:

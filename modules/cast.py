@@ -51,7 +51,9 @@ def report_distinctness(run: Run, matrix: list[list[float]], limit: float) -> No
     run.emit(Distinctness, personas=ids, matrix=matrix, too_close=pairs)
 
 
-async def invent(run: Run, cast: Any, sketch: Any, topic: str, count: int, limit: float) -> tuple[list[Persona], Any]:
+async def invent(
+    run: Run, cast: Any, sketch: Any, topic: str, count: int, limit: float
+) -> tuple[list[Persona], Any]:
     """Invent personas.
 
     Args:
@@ -79,7 +81,9 @@ async def invent(run: Run, cast: Any, sketch: Any, topic: str, count: int, limit
     async def sketched(at: int, purpose: str, demand: str = "") -> str:
         name, role = seats[at]
         who = f"{at + 1}. {neutral(name)}, {neutral(role)}{demand}"
-        written = await run.ask(sketch, purpose, "participant", f"seat{at + 1}", topic=topic, cast=roster, persona=who)
+        written = await run.ask(
+            sketch, purpose, "participant", f"seat{at + 1}", topic=topic, cast=roster, persona=who
+        )
         if written.error:
             run.failed(purpose, f"seat{at + 1}", written)
             return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from dataclasses import asdict
@@ -62,8 +63,12 @@ def _document(session: Session) -> dict[str, Any]:
         "status": session.status,
         "reason": session.reason,
         "usage": vars(session.usage),
-        "personas": [p.model_dump(exclude={"n", "turn", "minute", "type"}) for p in session.personas.values()],
-        "ideas": [{**asdict(i), "depth": depths[i.id], "history": story(session, i.id)} for i in session.ideas],
+        "personas": [
+            p.model_dump(exclude={"n", "turn", "minute", "type"}) for p in session.personas.values()
+        ],
+        "ideas": [
+            {**asdict(i), "depth": depths[i.id], "history": story(session, i.id)} for i in session.ideas
+        ],
         "lineage": session.lineage.cites,
         "events": [event.model_dump(mode="json") for event in session.events],
     }
@@ -80,7 +85,9 @@ def cost_line(usage: Usage) -> str:
     if usage.unpriced >= usage.calls:
         price = "price unknown" if usage.calls else "no cost"
     else:
-        price = f"${usage.usd:.4f}" + (f" and {usage.unpriced} calls of unknown price" if usage.unpriced else "")
+        price = f"${usage.usd:.4f}" + (
+            f" and {usage.unpriced} calls of unknown price" if usage.unpriced else ""
+        )
     return f"{usage.calls} calls, {usage.prompt_tokens} + {usage.completion_tokens} tokens, {price}, {usage.seconds:.0f} s"
 
 
@@ -114,7 +121,9 @@ def _distinctness(session: Session) -> list[str]:
     lines.append("| | " + " | ".join(event.personas) + " |")
     lines.append("|---" * (len(event.personas) + 1) + "|")
     for name, row in zip(event.personas, event.matrix, strict=True):
-        lines.append(f"| {name} {markdown(session.label(name))} | " + " | ".join(f"{c:.2f}" for c in row) + " |")
+        lines.append(
+            f"| {name} {markdown(session.label(name))} | " + " | ".join(f"{c:.2f}" for c in row) + " |"
+        )
     if event.too_close:
         lines += ["", "Too close: " + ", ".join(f"{a} and {b}" for a, b in event.too_close) + "."]
     return lines
@@ -125,11 +134,13 @@ def _course(session: Session) -> list[str]:
     lines = ["| phase | from minute | ideas | votes | ideas expected |", "|---|---|---|---|---|"]
     plan = session.plan()
     phases = [e for e in session.events if isinstance(e, Phase)]
-    for phase, following in zip(phases, phases[1:], strict=False):
+    for phase, following in itertools.pairwise(phases):
         points = [p for p in session.trajectory() if p.at <= following.n]
         last = points[-1]
         expected = plan.ideas_at(following.minute) if phase.phase == "discussion" else float(plan.ideas)
-        lines.append(f"| {phase.phase} | {phase.minute:.1f} | {last.ideas:g} | {last.votes:g} | {expected:.0f} |")
+        lines.append(
+            f"| {phase.phase} | {phase.minute:.1f} | {last.ideas:g} | {last.votes:g} | {expected:.0f} |"
+        )
     return lines
 
 
@@ -145,7 +156,16 @@ def ideas_csv(session: Session) -> str:
     writer.writerow(["rank", "id", "title", "description", "author", "votes", "voters", "cites", "depth"])
     depths = session.lineage.depths()
     for i in session.ideas:
-        row = [i.rank, i.id, i.title, i.description, i.author, i.votes, "; ".join(i.voters), " ".join(i.cites)]
+        row = [
+            i.rank,
+            i.id,
+            i.title,
+            i.description,
+            i.author,
+            i.votes,
+            "; ".join(i.voters),
+            " ".join(i.cites),
+        ]
         writer.writerow([safe_cell(cell) for cell in [*row, depths[i.id]]])
     return out.getvalue()
 

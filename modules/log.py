@@ -30,7 +30,7 @@ __all__ = ["LOG_NAME", "VERSION", "Recorded", "SessionLog", "read_log"]
 
 VERSION = 1
 LOG_NAME = "session.jsonl"
-_UNEQUAL = {"started", "seconds", "at"}  # what may differ between two runs of the same session
+_UNEQUAL = {"started", "seconds"}  # what may differ between two runs of the same session
 
 
 @dataclass
@@ -68,8 +68,10 @@ class Recorded:
     def canonical(self) -> dict[str, Any]:
         """Return the log without what time and order of arrival decide; equal for equal sessions."""
 
-        def timeless(value: dict[str, Any] | None) -> dict[str, Any] | None:
-            return None if value is None else {k: v for k, v in value.items() if k not in _UNEQUAL}
+        def timeless(value: Any) -> Any:
+            if not isinstance(value, dict):
+                return value
+            return {k: timeless(v) for k, v in value.items() if k not in _UNEQUAL}
 
         return {
             "header": timeless(self.header),

@@ -7,11 +7,22 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from .text import neutral
+from .text import excerpt, neutral
 
 __all__ = ["addressed", "labels", "named"]
 
-_RESERVED = {"facilitator", "sage", "moderator", "human", "you", "none", "nobody", "everyone", "null", "no one"}
+_RESERVED = {
+    "facilitator",
+    "sage",
+    "moderator",
+    "human",
+    "you",
+    "none",
+    "nobody",
+    "everyone",
+    "null",
+    "no one",
+}
 _QUESTION = re.compile(r"[^.!?…。！？؟]*[?？؟]")
 
 
@@ -21,7 +32,7 @@ def _key(name: str) -> str:
 
 def labels(names: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
     """Return a unique label for each persona id: the name, with the id where the name alone is not clear."""
-    plain = {i: excerpt_name(name) for i, name in zip(ids, names, strict=True)}
+    plain = {i: _shown(name) for i, name in zip(ids, names, strict=True)}
     counts = Counter(_key(name) for name in plain.values())
     return {
         i: f"{name} ({i})" if counts[_key(name)] > 1 or _key(name) in _RESERVED else name
@@ -29,9 +40,8 @@ def labels(names: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def excerpt_name(name: str) -> str:
-    """Return a name as it is safe to show in a prompt."""
-    return neutral(name)[:60].strip() or "?"
+def _shown(name: str) -> str:
+    return excerpt(neutral(name), 60) or "?"
 
 
 def named(text: str, labelled: Mapping[str, str]) -> list[str]:

@@ -38,7 +38,7 @@ PROGRAM_NAME = "program.json"
 T = TypeVar("T")
 
 
-class SessionProgram(dspy.Module):  # type: ignore[misc]
+class SessionProgram(dspy.Module):
     """Base of the session programs.
 
     Args:
@@ -52,11 +52,16 @@ class SessionProgram(dspy.Module):  # type: ignore[misc]
     roles: ClassVar[tuple[str, ...]] = ("participant",)
 
     def __init__(
-        self, lms: dict[str, Any] | None = None, embedder: str | Embedder | None = None, max_concurrency: int = 16
+        self,
+        lms: dict[str, Any] | None = None,
+        embedder: str | Embedder | None = None,
+        max_concurrency: int = 16,
     ) -> None:
         super().__init__()
         if max_concurrency < 1:
-            raise UserError(f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight")
+            raise UserError(
+                f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight"
+            )
         self.lms = dict(lms or {})
         self.embedder = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
         self.max_concurrency = max_concurrency
@@ -193,7 +198,7 @@ class SessionProgram(dspy.Module):  # type: ignore[misc]
         state = self.dump_state()
         return {"name": type(self).__name__, "settings": self.settings(), "state": state}
 
-    def save(self, path: str | Path, **_: Any) -> None:  # type: ignore[override]
+    def save(self, path: str | Path, **_: Any) -> None:
         """Save the program into a folder as ``program.json``; ``salon.load`` reads it.
 
         LMs are not saved: they belong to whoever calls the program.
@@ -208,7 +213,9 @@ class SessionProgram(dspy.Module):  # type: ignore[misc]
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return prompts, demos and tunables, without LMs."""
-        state = {name: parameter.dump_state(json_mode=json_mode) for name, parameter in self.named_parameters()}
+        state = {
+            name: parameter.dump_state(json_mode=json_mode) for name, parameter in self.named_parameters()
+        }
         for entry in state.values():
             entry.pop("lm", None)
             entry.pop("traces", None)

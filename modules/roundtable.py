@@ -95,7 +95,7 @@ class Roundtable(SessionProgram):
         self.minutes = None if minutes is None else Tunable(float(minutes), 0, 240, "minutes of discussion")
         self.turns = None if turns is None else Tunable(turns, 0, 10_000, "turns of discussion")
         self.ideas = Tunable(ideas, 0, 50, "ideas per persona")
-        self.votes = Tunable(votes, 0, 200, "votes per persona")
+        self.votes = Tunable(votes, 0, 20, "votes per persona")
         self.facilitator = facilitator
         self.self_votes = self_votes
         self.threshold = Tunable(6.0, 0, 10, "eagerness")
@@ -143,7 +143,9 @@ class Roundtable(SessionProgram):
             raise UserError(f"A roundtable takes no {', '.join(sorted(unknown))}", "it takes a topic")
         topic = inputs.get("topic")
         if not isinstance(topic, str) or not clean(topic):
-            raise UserError("There is no topic", "a session needs a text to talk about", 'Give one: topic="..."')
+            raise UserError(
+                "There is no topic", "a session needs a text to talk about", 'Give one: topic="..."'
+            )
         topic = clean(topic)
         room = int(self.prompt_tokens) // 4
         if tokens(topic) > room:
@@ -162,7 +164,11 @@ class Roundtable(SessionProgram):
         return {"topic": topic}
 
     async def _session(self, run: Run) -> tuple[Status, str]:
-        warming = asyncio.get_running_loop().run_in_executor(None, self.embedder.warm) if not run.desk.offline else None
+        warming = (
+            asyncio.get_running_loop().run_in_executor(None, self.embedder.warm)
+            if not run.desk.offline
+            else None
+        )
         try:
             return await RoundtableSession(self, run).held()
         finally:
@@ -185,7 +191,9 @@ def _checked_personas(personas: int | Sequence[Persona | Mapping[str, Any]]) -> 
         raise PersonaError(f"A roundtable cannot be held with {count} personas", "it takes at least 2")
     if isinstance(personas, int):
         if count > 100:
-            raise PersonaError(f"{count} personas cannot be invented", "100 is the most", "Give a pool of your own.")
+            raise PersonaError(
+                f"{count} personas cannot be invented", "100 is the most", "Give a pool of your own."
+            )
         return count
     return [p if isinstance(p, Persona) else _persona(p) for p in personas]
 

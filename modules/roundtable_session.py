@@ -93,7 +93,10 @@ class RoundtableSession:
     def _status(self) -> tuple[Status, str]:
         here = len(self.session.seated)
         if here < 2:
-            return "partial", f"only {here} personas were left" if self.session.personas else "no personas could be made"
+            return (
+                "partial",
+                f"only {here} personas were left" if self.session.personas else "no personas could be made",
+            )
         if not self.session.board and int(self.program.ideas):
             return "partial", self.cut or "no idea was proposed"
         return ("cut short", self.cut) if self.cut else ("complete", "all phases were held")
@@ -156,10 +159,13 @@ class RoundtableSession:
         """Hold one cycle; return whether the discussion goes on."""
         await self._compact()
         seated = self.session.seated
-        looks = self.program.facilitator and self.run.turn - self.facilitated_at > int(self.program.facilitator_rest)
-        *thoughts, look = await asyncio.gather(
-            *(self._participant(self.program.think, "think", persona) for persona in seated),
-            self._look() if looks else _nothing(),
+        looks = self.program.facilitator and self.run.turn - self.facilitated_at > int(
+            self.program.facilitator_rest
+        )
+        shared = self._shared()
+        thoughts, look = await asyncio.gather(
+            asyncio.gather(*(self._participant(self.program.think, "think", p, shared) for p in seated)),
+            self._look(shared) if looks else _nothing(),
         )
         bids = {
             persona: bid
@@ -213,7 +219,7 @@ class RoundtableSession:
         thought = self.session.own_entities(choice.speaker, 1)
         wants_idea = any(isinstance(t, Thought) and t.wants == "idea" for t in thought)
         if wants_idea and self.quotas.ideas_left(choice.speaker) > 0:
-            answer = await self._participant(program.propose, "propose", choice.speaker)
+            answer = await self._participant(program.propose, "propose", choice.speaker, self._shared())
             await self._proposal(choice.speaker, answer)
         else:
             await self._comment(choice.speaker)
@@ -221,7 +227,7 @@ class RoundtableSession:
         self.spoke_at[choice.speaker] = self.run.turn
 
     async def _comment(self, persona: str) -> None:
-        answer = await self._participant(self.program.speak, "speak", persona)
+        answer = await self._participant(self.program.speak, "speak", persona, self._shared())
         if answer.error:
             self._silent("speak", persona, answer)
             return
@@ -234,9 +240,9 @@ class RoundtableSession:
 
     # ---------------------------------------------------------------- facilitator
 
-    async def _look(self) -> Answer:
+    async def _look(self, shared: dict[str, str]) -> Answer:
         return await self.run.ask(
-            self.program.facilitate, "facilitate", FACILITATOR, FACILITATOR, **self._shared(), state=self._state()
+            self.program.facilitate, "facilitate", FACILITATOR, FACILITATOR, **shared, state=self._state()
         )
 
     def _state(self) -> str:
@@ -265,7 +271,11 @@ class RoundtableSession:
         action, message = str(answer.action), clean(answer.message)
         found = named(str(answer.target), self._labels()) if answer.target else []
         target = found[0] if len(found) == 1 else ""
-        if action == "no_action" or (action == "invite" and not target) or (action != "move_on" and not message):
+        if (
+            action == "no_action"
+            or (action == "invite" and not target)
+            or (action != "move_on" and not message)
+        ):
             return False
         accepted = action != "move_on" or self._progress() >= float(self.program.move_on_after)
         self._entity(
@@ -301,7 +311,9 @@ class RoundtableSession:
             return ""
         summary = clean(answer.summary)
         through = len(self.session.events)
-        self._entity(Summary, FACILITATOR, [], purpose=purpose, text=summary, through=through, clamped=answer.clamped)
+        self._entity(
+            Summary, FACILITATOR, [], purpose=purpose, text=summary, through=through, clamped=answer.clamped
+        )
         return summary
 
     async def _compact(self) -> None:
@@ -347,7 +359,8 @@ class RoundtableSession:
 
     async def _round(self, proposers: Sequence[str]) -> None:
         """Let all propose at once, and put the proposals up in an order drawn from the seed."""
-        answers = await asyncio.gather(*(self._participant(self.program.propose, "propose", p) for p in proposers))
+        propose, shared = self.program.propose, self._shared()
+        answers = await asyncio.gather(*(self._participant(propose, "propose", p, shared) for p in proposers))
         order = list(zip(proposers, answers, strict=True))
         stream(self.run.seed, self.run.turn, "proposals").shuffle(order)
         for persona, answer in order:
@@ -366,13 +379,23 @@ class RoundtableSession:
         twin, cosine = await self._nearest(persona, idea_text(title, description))
         if twin is None:
             self._entity(
-                Idea, persona, list(answer.cites), title=title, description=description, clamped=answer.clamped
+                Idea,
+                persona,
+                list(answer.cites),
+                title=title,
+                description=description,
+                clamped=answer.clamped,
             )
             self.run.speak(idea_text(title, description))
             return
         returned = self.quotas.give_back(persona)
         self._emit(
-            Duplicate, persona=persona, title=title, idea=twin.id, cosine=round(cosine, 4), quota_returned=returned
+            Duplicate,
+            persona=persona,
+            title=title,
+            idea=twin.id,
+            cosine=round(cosine, 4),
+            quota_returned=returned,
         )
         may_vote = self.program.self_votes or twin.author != persona
         if may_vote and twin.id not in self.quotas.voted(persona) and self.quotas.votes_left(persona) > 0:
@@ -442,7 +465,9 @@ class RoundtableSession:
             self._silent("vote", persona, answer)
             return
         voted = self.quotas.voted(persona)
-        counted = count_ballot(answer.votes, ideas, self._own(persona), voted, self.quotas.votes_left(persona))
+        counted = count_ballot(
+            answer.votes, ideas, self._own(persona), voted, self.quotas.votes_left(persona)
+        )
         reason = clean(answer.reason)
         self._emit(Ballot, persona=persona, ideas=counted.votes, dropped=counted.dropped, reason=reason)
         for idea in counted.votes:
@@ -460,15 +485,19 @@ class RoundtableSession:
 
     def _shared(self) -> dict[str, str]:
         board = whiteboard(self.session, self._board_limit())
-        return {"topic": self.topic, "rules": self.rules, "transcript": self.transcript.text, "whiteboard": board}
+        return {
+            "topic": self.topic,
+            "rules": self.rules,
+            "transcript": self.transcript.text,
+            "whiteboard": board,
+        }
 
-    async def _participant(self, predict: Any, purpose: str, persona: str) -> Answer:
+    async def _participant(self, predict: Any, purpose: str, persona: str, shared: dict[str, str]) -> Answer:
         own = notes(self.session, persona, int(self.program.memory))
         return await self.run.ask(
-            predict, purpose, "participant", persona, **self._shared(), persona=self._who(persona), notes=own
+            predict, purpose, "participant", persona, **shared, persona=self._who(persona), notes=own
         )
 
 
 async def _nothing() -> None:
     """Stand in for a look that is not taken."""
-

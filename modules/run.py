@@ -91,20 +91,16 @@ class Run:
         """Emit an entity with its id, keeping only citations that hold."""
         name = self.session.next_id(kind)
         checked = check_citations(cites, self.session.visible_ids(author), self.session.entities, name)
-        return self.emit(
-            kind, id=name, author=author, cites=checked.kept, dropped=checked.dropped, **fields
-        )
+        return self.emit(kind, id=name, author=author, cites=checked.kept, dropped=checked.dropped, **fields)
 
     def speak(self, text: str) -> None:
         """Let the session clock run for as long as the text takes to say."""
         self.minute += words(text) / WORDS_PER_MINUTE
 
-    async def ask(
-        self, predict: Any, purpose: str, role: str, speaker: str, turn: int | None = None, **inputs: Any
-    ) -> Answer:
+    async def ask(self, predict: Any, purpose: str, role: str, speaker: str, **inputs: Any) -> Answer:
         """Make the call of this turn for a purpose and a speaker."""
         persona = self.session.personas.get(speaker)
-        key = f"t{self.turn if turn is None else turn:04}/{purpose}/{speaker}"
+        key = f"t{self.turn:04}/{purpose}/{speaker}"
         names = (persona.name,) if persona else ()
         return await self.desk.ask(predict, key, role, speaker, names, **inputs)
 

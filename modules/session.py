@@ -216,7 +216,14 @@ class Session:
         assert isinstance(idea, Idea)
         voters = tuple(self.label(vote.author) for vote in votes)
         return RankedIdea(
-            rank, name, idea.title, idea.description, self.label(idea.author), len(votes), voters, tuple(idea.cites)
+            rank,
+            name,
+            idea.title,
+            idea.description,
+            self.label(idea.author),
+            len(votes),
+            voters,
+            tuple(idea.cites),
         )
 
     @property

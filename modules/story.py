@@ -35,14 +35,20 @@ def story(session: Session, idea: str) -> str:
         lines.append(f"Longest chain, {len(chain) - 1} steps: {steps}.")
     others = {session.label(lineage.authors[a]) for a in ancestors} - {session.label(entity.author)}
     if others:
-        lines.append(f"In all, {len(ancestors)} earlier contributions led to it, also by {', '.join(sorted(others))}.")
+        lines.append(
+            f"In all, {len(ancestors)} earlier contributions led to it, also by {', '.join(sorted(others))}."
+        )
     return "\n".join(lines)
 
 
 def _told(session: Session, entity: Entity, reader: str) -> str:
-    kind = {Thought: "thought", Comment: "remark", Idea: "idea", Facilitation: "word", Summary: "summary"}.get(
-        type(entity), "entry"
-    )
+    kind = {
+        Thought: "thought",
+        Comment: "remark",
+        Idea: "idea",
+        Facilitation: "word",
+        Summary: "summary",
+    }.get(type(entity), "entry")
     whose = "their own" if entity.author == reader else f"{session.label(entity.author)}'s"
     text = entity.title if isinstance(entity, Idea) else getattr(entity, "text", "")
     return f"{entity.id}, {whose} {kind} in turn {entity.turn}: “{excerpt(text, _QUOTE)}”"

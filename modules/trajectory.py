@@ -6,6 +6,7 @@ during ideation the rest; all votes fall at the end. The actual course is read o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,7 @@ class Plan:
     def ideas_at(self, minute: float) -> float:
         """Return how many ideas are expected by a minute of the session."""
         corners = self.expected()
-        for left, right in zip(corners, corners[1:], strict=False):
+        for left, right in itertools.pairwise(corners):
             if minute <= right.minute and right.minute > left.minute:
                 share = (minute - left.minute) / (right.minute - left.minute)
                 return left.ideas + share * (right.ideas - left.ideas)

@@ -7,7 +7,18 @@ short line for each older entity that later ones cite, so that no id in sight lo
 
 from __future__ import annotations
 
-from .events import EVERYONE, Comment, Duplicate, Event, Facilitation, Idea, Left, Summary, Thought, visible_to
+from .events import (
+    EVERYONE,
+    Comment,
+    Duplicate,
+    Event,
+    Facilitation,
+    Idea,
+    Left,
+    Summary,
+    Thought,
+    visible_to,
+)
 from .session import Session
 from .text import excerpt, neutral, tokens
 
@@ -42,7 +53,9 @@ class Transcript:
     @property
     def text(self) -> str:
         """The transcript as prompts show it."""
-        return "\n".join([*([self._head] if self._head else []), *(line for _, line in self._lines)]) or _NOTHING
+        return (
+            "\n".join([*([self._head] if self._head else []), *(line for _, line in self._lines)]) or _NOTHING
+        )
 
     @property
     def cost(self) -> int:
@@ -81,7 +94,9 @@ class Transcript:
             if left < 0:
                 break
             gists.append(gist)
-        self._head = "\n".join(part for part in (f"Earlier: {neutral(summary)}" if summary else "", *gists[::-1]) if part)
+        self._head = "\n".join(
+            part for part in (f"Earlier: {neutral(summary)}" if summary else "", *gists[::-1]) if part
+        )
         self._lines = self._lines[count:]
         self._cost = tokens(self._head) + sum(tokens(line) + 1 for _, line in self._lines)
 
@@ -118,7 +133,9 @@ def notes(session: Session, persona: str, last: int) -> str:
     lines = []
     for entity in session.own_entities(persona, last):
         text = neutral(getattr(entity, "text", ""))
-        lines.append(f"{entity.id} {'Facilitator, to you' if isinstance(entity, Facilitation) else 'You'}: {text}")
+        lines.append(
+            f"{entity.id} {'Facilitator, to you' if isinstance(entity, Facilitation) else 'You'}: {text}"
+        )
     return "\n".join(lines) or _NOTHING
 
 

@@ -1,1 +1,1 @@
-"""optimize"""
+"""Tuning of session programs: prompts, thresholds and k."""

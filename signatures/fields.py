@@ -361,8 +361,8 @@ class Citations(Ids):
 
 
 class BallotIds(Ids):
-    """Ids of the ideas voted for, at most 10, with repetitions: spoiled votes are for the caller to find."""
+    """Ids of the ideas voted for, at most 20, with repetitions: spoiled votes are for the caller to find."""
 
     kinds = "I"
     bare = "I"
-    most = 10
+    most = 20

@@ -70,7 +70,9 @@ class Speak(dspy.Signature):
     notes: str = dspy.InputField(desc=_NOTES)
     comment: Passage = dspy.OutputField(desc="what you say, in at most 60 words")
     cites: Citations = dspy.OutputField(desc=_CITES, default=[])
-    nominates: OptionalName = dspy.OutputField(desc="who should speak next, by name; empty for nobody", default="")
+    nominates: OptionalName = dspy.OutputField(
+        desc="who should speak next, by name; empty for nobody", default=""
+    )
 
 
 class Propose(dspy.Signature):

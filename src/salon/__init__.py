@@ -8,16 +8,46 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from salon.errors import SalonError
+from salon.errors import SalonError, UserError
 
 if TYPE_CHECKING:
+    from salon.data.personas import load_personas
+    from salon.library import load, replay, resume
     from salon.lm import lm
+    from salon.modules import Budget, Control, Embedder, Roundtable, Session, Tunable
+    from salon.signatures import Persona
 
 _HOME = {
+    "Budget": "salon.modules",
+    "Control": "salon.modules",
+    "Embedder": "salon.modules",
+    "Persona": "salon.signatures",
+    "Roundtable": "salon.modules",
+    "Session": "salon.modules",
+    "Tunable": "salon.modules",
     "lm": "salon.lm",
+    "load": "salon.library",
+    "load_personas": "salon.data.personas",
+    "replay": "salon.library",
+    "resume": "salon.library",
 }
 
-__all__ = ["SalonError", *sorted(_HOME)]
+__all__ = [
+    "Budget",
+    "Control",
+    "Embedder",
+    "Persona",
+    "Roundtable",
+    "SalonError",
+    "Session",
+    "Tunable",
+    "UserError",
+    "lm",
+    "load",
+    "load_personas",
+    "replay",
+    "resume",
+]
 __version__ = "0.1.0"
 
 

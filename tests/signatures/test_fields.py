@@ -12,7 +12,7 @@ import pydantic
 import pytest
 from dspy.adapters.utils import get_annotation_name, parse_value, translate_field_type
 from dspy.lm15 import Message, Request, Response, TextPart, Usage
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from salon.signatures import fields
@@ -384,6 +384,7 @@ def test_all_types_are_exported() -> None:
     assert sorted(fields.__all__) == fields.__all__
 
 
+@settings(deadline=None)
 @given(
     st.recursive(st.text() | st.none() | st.booleans() | st.integers() | st.floats(), st.lists, max_leaves=4)
 )

@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from salon.signatures.reading import (
     Reading,
@@ -426,6 +426,7 @@ def test_what_is_no_single_choice_is_refused(value: object) -> None:
         read_choice(value, OPTIONS)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_any_value_is_a_number_in_the_scale_or_refused(value: object) -> None:
     try:
@@ -435,6 +436,7 @@ def test_any_value_is_a_number_in_the_scale_or_refused(value: object) -> None:
     assert 1 <= number <= 10
 
 
+@settings(deadline=None)
 @given(st.floats(1, 10))
 def test_numbers_come_back_as_written(number: float) -> None:
     for written in (
@@ -447,11 +449,13 @@ def test_numbers_come_back_as_written(number: float) -> None:
         assert read_number(written, 1, 10).value == pytest.approx(number, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(VALUES, st.sampled_from(["", "I"]))
 def test_ids_are_always_ids(value: object, bare: str) -> None:
     assert all(re.fullmatch(r"[TCIVFUS][0-9]+", one) for one in read_ids(value, bare))
 
 
+@settings(deadline=None)
 @given(st.lists(st.from_regex(r"[TCIVFUS](0|[1-9][0-9]{0,4})", fullmatch=True), max_size=12))
 def test_ids_come_back_as_written(ids: list[str]) -> None:
     for written in (
@@ -464,6 +468,7 @@ def test_ids_come_back_as_written(ids: list[str]) -> None:
         assert read_ids(written) == ids
 
 
+@settings(deadline=None)
 @given(VALUES, st.integers(1, 60))
 def test_texts_are_bounded_and_can_be_written(value: object, limit: int) -> None:
     text = read_text(value, limit, allow_empty=True)
@@ -472,6 +477,7 @@ def test_texts_are_bounded_and_can_be_written(value: object, limit: int) -> None
     assert "\x00" not in text
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_names_are_one_line(value: object) -> None:
     name = read_name(value, allow_empty=True)
@@ -479,6 +485,7 @@ def test_names_are_one_line(value: object) -> None:
     name.encode()
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_choices_are_options_or_refused(value: object) -> None:
     try:
