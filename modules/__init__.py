@@ -1,22 +1,38 @@
 """The session programs and what they stand on: log, turn-taking, lineage, whiteboard, embeddings."""
 
+from .baselines import BASELINES, Direct, SelfRefine, VerbalizedSampling, Voting
 from .budget import Budget, Usage
+from .chat import Chat
+from .control import Control
+from .debate import Debate
 from .embedding import Embedder
 from .lineage import Lineage
 from .roundtable import Roundtable
-from .run import Control
 from .session import Measures, RankedIdea, Session
+from .sets import SessionSet, asessions, sessions
 from .tunable import Tunable
+from .yes_and import YesAnd
 
 __all__ = [
+    "BASELINES",
     "Budget",
+    "Chat",
     "Control",
+    "Debate",
+    "Direct",
     "Embedder",
     "Lineage",
     "Measures",
     "RankedIdea",
     "Roundtable",
+    "SelfRefine",
     "Session",
+    "SessionSet",
     "Tunable",
     "Usage",
+    "VerbalizedSampling",
+    "Voting",
+    "YesAnd",
+    "asessions",
+    "sessions",
 ]

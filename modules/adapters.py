@@ -32,7 +32,7 @@ from dspy.adapters.utils import (
 )
 from dspy.utils.exceptions import AdapterParseError
 
-__all__ = ["FORMATS", "Format", "adapter_for", "format_of", "lower_format"]
+__all__ = ["ADAPTERS", "FORMATS", "Format", "adapter_for", "format_of", "lower_format"]
 
 Format = Literal["bounded", "schema", "json", "chat"]
 FORMATS: tuple[Format, ...] = ("bounded", "schema", "json", "chat")
@@ -69,18 +69,14 @@ class _Layout:
 
         def shown(name: str) -> str:
             value = inputs[name]
-            return (
-                value if isinstance(value, str) else format_field_value(signature.input_fields[name], value)
-            )
+            return value if isinstance(value, str) else format_field_value(signature.input_fields[name], value)
 
         def sections(names: list[str]) -> list[str]:
             return [f"[[ ## {name} ## ]]\n{shown(name)}" for name in names]
 
         task = [f"[[ ## task ## ]]\n{self.task(signature)}"] if main_request else []
         reminder = [self.reminder(signature)] if main_request else []
-        return "\n\n".join(
-            p for p in [prefix, *sections(shared), *task, *sections(own), *reminder, suffix] if p
-        )
+        return "\n\n".join(p for p in [prefix, *sections(shared), *task, *sections(own), *reminder, suffix] if p)
 
     def task(self, signature: Any) -> str:
         """Return the instructions and what each output field is."""
@@ -88,11 +84,7 @@ class _Layout:
         for name, field in signature.output_fields.items():
             desc = field.json_schema_extra["desc"]
             known = "" if desc == f"${{{name}}}" else desc
-            note = (
-                ""
-                if self.has_schema
-                else translate_field_type(name, field).partition("the value you produce ")[2]
-            )
+            note = "" if self.has_schema else translate_field_type(name, field).partition("the value you produce ")[2]
             lines.append(f"- {name}: {'; '.join(t for t in (known, note) if t)}")
         return "\n".join(lines)
 
@@ -114,9 +106,7 @@ class _JSON(_Layout, JSONAdapter):
 
     def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
         lm_kwargs["response_format"] = (
-            {"type": "json_object"}
-            if self.tier == "json"
-            else _response_format(signature, self.tier == "bounded")
+            {"type": "json_object"} if self.tier == "json" else _response_format(signature, self.tier == "bounded")
         )
 
     def reminder(self, signature: Any) -> str:
@@ -126,7 +116,7 @@ class _JSON(_Layout, JSONAdapter):
         names = signature.output_fields.keys()
         found = _object(completion, names)
         if found is None and "[[ ##" in completion:
-            return cast(dict[str, Any], _ADAPTERS["chat"].parse(signature, completion))
+            return cast(dict[str, Any], ADAPTERS["chat"].parse(signature, completion))
         values, trouble = {}, "" if found else "there is no JSON object with the fields asked for"
         for name, value in (found or {}).items():
             if name in names:
@@ -211,7 +201,7 @@ class _Chat(_Layout, ChatAdapter):
         return f"Respond with the sections {heads} [[ ## completed ## ]]."
 
 
-_ADAPTERS: dict[Format, Any] = {
+ADAPTERS: dict[Format, Any] = {
     "bounded": _JSON("bounded"),
     "schema": _JSON("schema"),
     "json": _JSON("json"),
@@ -235,4 +225,4 @@ def lower_format(lm: Any, refused: Format) -> bool:
 
 def adapter_for(lm: Any) -> Any:
     """Return the adapter for an LM's format."""
-    return cast(Any, _ADAPTERS[format_of(lm)])
+    return cast(Any, ADAPTERS[format_of(lm)])

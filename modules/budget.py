@@ -1,19 +1,27 @@
 """What a session may spend, what it has spent, and when it should come to its end.
 
-A budget is hard: a call is refused when what it is expected to cost no longer fits. So that a session
-still ends with ranked ideas, it is told to close at ``CLOSING_SHARE`` of any limit, or earlier when the
-next turn and the vote would not fit any more.
+A budget is hard: a call is refused when what it is expected to cost no longer fits. Expectations are on
+the safe side: a prompt is counted as it will be sent, an answer at the longest the LM may give, and output
+tokens at ``_DEAR`` times the price of input tokens. What a model costs is learnt from its first call,
+which therefore goes alone where money is limited.
+
+So that a session still ends with ranked ideas, it is told to close at ``CLOSING_SHARE`` of any limit, or
+earlier when the next turn and the vote would not fit any more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 from salon.errors import UserError
 
-__all__ = ["CLOSING_SHARE", "Budget", "Usage"]
+__all__ = ["CLOSING_SHARE", "Account", "Budget", "Usage"]
 
 CLOSING_SHARE = 0.85
+_DEAR = 8  # an output token costs at most as much as this many input tokens
 
 
 @dataclass
@@ -55,7 +63,7 @@ class Budget:
         usd: US dollars; calls of unknown price count as free, and the session says how many there were.
         tokens: Prompt and completion tokens.
         seconds: Wall time.
-        calls: LM calls.
+        calls: LM calls that are answered; a repair counts, an attempt that the provider turned away does not.
 
     Raises:
         UserError: If a limit is not a positive number.
@@ -70,9 +78,7 @@ class Budget:
         for item in fields(self):
             limit = getattr(self, item.name)
             if limit is not None and (isinstance(limit, bool) or not limit > 0):
-                raise UserError(
-                    f"A budget of {limit!r} {item.name} is not possible", "it must be more than 0"
-                )
+                raise UserError(f"A budget of {limit!r} {item.name} is not possible", "it must be more than 0")
 
     def refusal(self, spent: Usage, pending: Usage) -> str:
         """Return why calls costing ``pending`` no longer fit, or an empty string."""
@@ -90,9 +96,117 @@ class Budget:
         """
         for name, limit in self._limits().items():
             used = getattr(spent, name)
-            if used >= CLOSING_SHARE * limit or used + getattr(ahead, name) > limit:
+            if used >= CLOSING_SHARE * limit:
                 return f"{used:.4g} of {limit:g} {name} are used"
+            if used + getattr(ahead, name) > limit:
+                return f"another turn might not fit: {used:.4g} of {limit:g} {name} are used"
         return ""
 
     def _limits(self) -> dict[str, float]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+
+_FIRST = Usage(calls=1, prompt_tokens=700, completion_tokens=120)  # taken for a call before there was one
+
+
+@dataclass
+class Account:
+    """What one session has spent and set aside, held against its budget.
+
+    Args:
+        budget: Hard limits.
+        elapsed: Returns the seconds the session has run.
+
+    Attributes:
+        spent: The account so far.
+        longest: Tokens of the longest answer so far.
+    """
+
+    budget: Budget
+    elapsed: Callable[[], float] = lambda: 0.0
+    spent: Usage = field(default_factory=Usage)
+    longest: int = 0
+
+    def __post_init__(self) -> None:
+        self._reserved: dict[int, Usage] = {}
+        self._models: Counter[str] = Counter()
+        self._by_model: defaultdict[str, Usage] = defaultdict(Usage)
+        self._dearest = Usage()
+        self._settled = asyncio.Event()
+        self._busy, self._made, self._abreast = 0.0, 0, 1
+
+    def book(self, model: str, cost: Usage, seconds: float) -> None:
+        """Book a call that ended; it took ``seconds``."""
+        self.spent.add(cost)
+        self._by_model[model].add(cost)
+        self.longest = max(self.longest, cost.completion_tokens)
+        self._busy, self._made = self._busy + seconds, self._made + 1
+
+    async def reserve(self, model: str, cost: Usage) -> str:
+        """Set a call's expected cost aside; return why it cannot be made, or an empty string.
+
+        Waits while only calls in flight stand in its way. The price is added to ``cost``.
+        """
+        while True:
+            self.spent.seconds = self.elapsed()
+            cost.usd, known = self._price(model, cost)
+            refusal = self.budget.refusal(self.spent, self._pending(cost))
+            if refusal and (not self._reserved or self.budget.refusal(self.spent, cost)):
+                return refusal
+            if not refusal and (known or not self._models[model]):
+                break
+            self._settled.clear()
+            await self._settled.wait()
+        self._reserved[id(cost)] = cost
+        self._models[model] += 1
+        self._abreast = max(self._abreast, len(self._reserved))
+        if cost.tokens + cost.usd > self._dearest.tokens + self._dearest.usd:
+            self._dearest = cost
+        return ""
+
+    def extend(self, cost: Usage, used: Usage) -> str:
+        """Let a reservation, of which ``used`` is gone, hold for one more attempt; return why it cannot."""
+        refusal = self.budget.refusal(self.spent, self._pending(used))
+        if not refusal:
+            cost.add(used)
+        return refusal
+
+    def release(self, model: str, cost: Usage) -> None:
+        """Undo a reservation."""
+        del self._reserved[id(cost)]
+        self._models[model] -= 1
+        self._settled.set()
+
+    def ahead(self, calls: int, steps: int) -> Usage:
+        """Return what so many calls are expected to cost, with room for one that costs the most.
+
+        Args:
+            calls: How many calls.
+            steps: How many of them have to follow each other.
+        """
+        made = self.spent if self.spent.calls else _FIRST
+        count, dearest = max(made.calls, 1), self._dearest
+        spare = max(dearest.tokens - made.tokens / count, 0)
+        return Usage(
+            calls=calls,
+            prompt_tokens=round(calls * made.prompt_tokens / count + spare),
+            completion_tokens=round(calls * made.completion_tokens / count),
+            usd=calls * made.usd / count + max(dearest.usd - made.usd / count, 0),
+            seconds=max(steps, calls / self._abreast) * self._busy / max(self._made, 1),
+        )
+
+    def _price(self, model: str, cost: Usage) -> tuple[float, bool]:
+        """Return what tokens cost at most, and whether that is known."""
+        if self.budget.usd is None:
+            return 0.0, True
+        known = self._by_model[model]
+        weight = known.prompt_tokens + _DEAR * known.completion_tokens
+        if not weight:
+            return 0.0, False
+        return known.usd / weight * (cost.prompt_tokens + _DEAR * cost.completion_tokens), True
+
+    def _pending(self, more: Usage) -> Usage:
+        total = Usage()
+        for cost in (*self._reserved.values(), more):
+            total.add(cost)
+        return total

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ from salon.errors import CallFailure, LMSetupError, LogError
 from salon.redact import redact
 
 from .adapters import adapter_for, format_of, lower_format
-from .budget import Budget, Usage
+from .budget import Account, Budget, Usage
 from .log import SessionLog
 from .streams import rollout_id
 from .text import tokens
@@ -45,19 +45,27 @@ _FATAL = (
     dspy_errors.LMUnsupportedModelError,
 )
 _ABOUT_FORMAT = re.compile(r"response_format|json_schema|json_object|schema|structured output|grammar", re.I)
-_LONGEST_ANSWER = 600  # tokens expected of an answer at most, where the LM has no max_tokens
-_TASK_TOKENS = 350  # the task and its output format around the inputs, on the safe side
+_LONGEST_ANSWER = 400  # tokens expected of an answer at most, where the LM has no max_tokens
+_FORMAT_TOKENS = 250  # what a provider may count for the JSON schema and the chat's frame
 
 
 @dataclass(frozen=True)
 class CallProgress:
-    """A call began or ended; for live views, not part of the log."""
+    """A call began or ended; for live views, not part of the log.
+
+    Attributes:
+        key: The call's key.
+        speaker: Whom it speaks for.
+        purpose: What it is for, e.g. ``think``.
+        ended: Whether it ended.
+        spent: What the session has spent by now.
+    """
 
     key: str
     speaker: str
     purpose: str
     ended: bool
-    recorded: bool = False
+    spent: Usage
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,8 @@ class LMs:
     default: Any = None
     named: dict[str, Any] = field(default_factory=dict)
 
-    def of(self, role: str, *speaker: str) -> Any:
-        """Return the LM of a speaker, else of the role, else the default.
+    def of(self, role: str, *speaker: str, own: Any = None) -> Any:
+        """Return the LM of a speaker, else of the role, else the predictor's ``own``, else the default.
 
         Raises:
             LMSetupError: If there is none.
@@ -104,7 +112,7 @@ class LMs:
         for name in (*speaker, role):
             if name in self.named:
                 return self.named[name]
-        lm = self.default or dspy.settings.lm
+        lm = own or self.default or dspy.settings.lm
         if lm is None:
             raise LMSetupError(
                 "No language model is set",
@@ -141,11 +149,15 @@ class Desk:
     elapsed: Callable[[], float] = lambda: 0.0
 
     def __post_init__(self) -> None:
-        self.spent = Usage()
-        self._pending = Usage()
-        self._settled = asyncio.Event()
-        for record in self.log.recorded.calls.values():
-            self._account(record)
+        self.account = Account(self.budget, self.elapsed)
+        self._asking: set[asyncio.Task[Any]] = set()
+        for record in (*self.log.recorded.past, *self.log.recorded.calls.values()):
+            self._book(record)
+
+    @property
+    def spent(self) -> Usage:
+        """What the session has spent so far."""
+        return self.account.spent
 
     async def ask(
         self, predict: Any, key: str, role: str, speaker: str, names: tuple[str, ...] = (), **inputs: Any
@@ -164,81 +176,89 @@ class Desk:
             CallFailure: If a failure concerns the whole session.
             LogError: If an offline session lacks this call.
         """
-        digest, purpose = _digest(inputs), key.split("/")[-2]
+        digest = _digest(inputs)
         recorded = self.log.recorded.calls.get(key)
         if recorded is not None and recorded["digest"] == digest:
-            self.notify(CallProgress(key, speaker, purpose, True, recorded=True))
+            self._tell(key, speaker, ended=True)
             return _answer(predict.signature, recorded)
-        if self.offline:
+        if self.offline or (recorded is not None and self.log.behind):
             raise LogError(
-                "The session cannot be replayed",
-                f"its log lacks the call {key}" if recorded is None else f"the call {key} had other inputs",
-                "Resume it to make the missing calls.",
+                "The session cannot be run over its log",
+                f"it lacks the call {key}" if recorded is None else f"its call {key} had other inputs",
+                "Resume the session to make missing calls; one that was changed has to be started anew.",
             )
-        lm = self.lms.of(role, speaker, *names)
-        cost = self._expected(lm, inputs)
-        refusal = await self._reserve(cost)
-        if refusal:
-            record = _nothing("refused", lm, refusal)
-        else:
-            try:
-                async with self.limit:
-                    self.notify(CallProgress(key, speaker, purpose, False))
-                    record = await self._made(predict, lm, key, inputs)
-            finally:
-                self._release(cost)
-                self.notify(CallProgress(key, speaker, purpose, True))
-        record = {"key": key, "role": role, "speaker": speaker, "digest": digest, **record}
-        self._account(record)
-        self.log.call(record)
+        lm = self.lms.of(role, speaker, *names, own=getattr(predict, "lm", None))
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            record = await self._paid(predict, lm, key, speaker, inputs)
+        finally:
+            self._asking.discard(task)
+        self.log.call(
+            {
+                "key": key,
+                "role": role,
+                "speaker": speaker,
+                "digest": digest,
+                **record,
+                "elapsed": round(self.elapsed(), 3),
+            }
+        )
         return _answer(predict.signature, record)
 
-    def mean_call(self) -> Usage:
-        """Return what a call of this session has cost on average."""
-        calls = max(self.spent.calls, 1)
-        return Usage(
-            calls=1,
-            prompt_tokens=round(self.spent.prompt_tokens / calls),
-            completion_tokens=round(self.spent.completion_tokens / calls),
-            usd=self.spent.usd / calls,
-        )
+    async def close(self) -> None:
+        """Give up all calls still in flight: nobody waits for them any more."""
+        left = self._asking - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
-    async def _reserve(self, cost: Usage) -> str:
-        """Set a call's expected cost aside; wait while only calls in flight stand in its way."""
-        while refusal := self.budget.refusal(self.spent, _sum(self._pending, cost)):
-            if not self._pending.calls or self.budget.refusal(self.spent, cost):
-                return refusal
-            self._settled.clear()
-            await self._settled.wait()
-        self._pending = _sum(self._pending, cost)
-        return ""
+    async def _paid(self, predict: Any, lm: Any, key: str, speaker: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Make a call within the budget and book what it cost; return what to record."""
+        cost = self._expected(predict, lm, inputs)
+        refusal = await self.account.reserve(lm.model, cost)
+        if refusal:
+            return _nothing("refused", lm, refusal)
+        try:
+            async with self.limit:
+                self._tell(key, speaker, ended=False)
+                record = await self._made(predict, lm, key, inputs, cost)
+            self._book(record)
+        finally:
+            self.account.release(lm.model, cost)
+            self._tell(key, speaker, ended=True)
+        return record
 
-    def _release(self, cost: Usage) -> None:
-        self._pending = _sum(self._pending, cost, -1)
-        self._settled.set()
+    def _tell(self, key: str, speaker: str, *, ended: bool) -> None:
+        self.notify(CallProgress(key, speaker, key.split("/")[-2], ended, self.spent))
 
-    async def _made(self, predict: Any, lm: Any, key: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    async def _made(self, predict: Any, lm: Any, key: str, inputs: dict[str, Any], cost: Usage) -> dict[str, Any]:
         """Make a call, with one repair if its answer cannot be read; return what to record."""
         start, usage = time.perf_counter(), Usage()
         record = _nothing("failed", lm, "")
+        earlier = 2 * sum(r.get("key") == key and r["status"] == "failed" for r in self.log.recorded.past)
         for attempt in range(2):
+            if attempt and (refusal := self.account.extend(cost, replace(usage))):
+                record["error"] += f"; it was not asked for again: {refusal}"
+                break
+            rollout = rollout_id(self.seed, key, earlier + attempt)
             try:
-                outputs = await self._predicted(
-                    predict, lm, rollout_id(self.seed, key, attempt), inputs, usage
-                )
+                outputs = await self._predicted(predict, lm, rollout, inputs, usage)
             except dspy.AdapterParseError as error:
-                record |= {"repairs": attempt, "error": f"the answer could not be read: {_one_line(error)}"}
+                record |= {"repairs": attempt, "error": f"the answer could not be read: {_told(error, lm)}"}
                 continue
             except _FATAL as error:
                 raise CallFailure(
                     f"The model {lm.model} cannot be used",
-                    redact(_one_line(error), _secrets(lm)),
+                    _told(error, lm),
                     "Check its name, key and --api-base with `salon doctor`, then resume.",
-                ) from error
+                ) from None
             except TimeoutError:
-                record |= {"status": "refused", "error": "the budget of seconds is used up"}
+                limit = f"the budget of {self.budget.seconds:g} seconds is used up"
+                record |= {"status": "refused", "error": limit}
             except dspy_errors.DSPyError as error:
-                record["error"] = redact(f"{type(error).__name__}: {_one_line(error)}", _secrets(lm))
+                record["error"] = f"{type(error).__name__}: {_told(error, lm)}"
             else:
                 clamped = sum(bool(getattr(value, "clamped", False)) for value in outputs.values())
                 plain = _plain(predict.signature, outputs)
@@ -263,6 +283,7 @@ class Desk:
         self, predict: Any, lm: Any, rollout: int, inputs: dict[str, Any], usage: Usage
     ) -> dict[str, Any]:
         """Call the predictor, lowering the answer format as often as the LM refuses it."""
+        config = {"temperature": self.temperature, "rollout_id": rollout}
         while True:
             used = format_of(lm)
             account = SimpleNamespace(history=[])
@@ -274,50 +295,50 @@ class Desk:
                     caller_modules=callers,
                     disable_history=False,
                 ):
-                    prediction = await self._in_time(
-                        predict.acall(
-                            **inputs, config={"temperature": self.temperature, "rollout_id": rollout}
-                        )
-                    )
+                    prediction = await self._in_time(lambda: predict.acall(**inputs, lm=lm, config=config))
                 return {name: prediction[name] for name in predict.signature.output_fields}
             except dspy_errors.ContextWindowExceededError:
                 raise
             except (dspy_errors.LMInvalidRequestError, dspy_errors.LMUnsupportedFeatureError) as error:
-                if (
-                    dspy.settings.adapter
-                    or not _ABOUT_FORMAT.search(str(error))
-                    or not lower_format(lm, used)
-                ):
+                if dspy.settings.adapter or not _ABOUT_FORMAT.search(str(error)) or not lower_format(lm, used):
                     raise
             finally:
                 for entry in account.history:
                     usage.add(_usage(entry))
 
-    async def _in_time(self, call: Any) -> Any:
-        """Await a call no longer than the budget of seconds lasts."""
+    async def _in_time(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call that may take no longer than the budget of seconds lasts."""
         if self.budget.seconds is None:
-            return await call
+            return await call()
         left = self.budget.seconds - self.elapsed()
-        return await asyncio.wait_for(call, max(left, 0.001))
+        if left <= 0:
+            raise TimeoutError
+        return await asyncio.wait_for(call(), left)
 
-    def _account(self, record: Mapping[str, Any]) -> None:
+    def _book(self, record: Mapping[str, Any]) -> None:
         usd = record["usd"]
-        self.spent.add(
-            Usage(
-                calls=record["calls"],
-                prompt_tokens=record["prompt_tokens"],
-                completion_tokens=record["completion_tokens"],
-                usd=usd or 0.0,
-                unpriced=record["calls"] if usd is None else 0,
-            )
+        cost = Usage(
+            calls=record["calls"],
+            prompt_tokens=record["prompt_tokens"],
+            completion_tokens=record["completion_tokens"],
+            usd=usd or 0.0,
+            unpriced=record["calls"] if usd is None else 0,
         )
+        self.account.book(str(record.get("model")), cost, record.get("seconds", 0.0))
 
-    def _expected(self, lm: Any, inputs: dict[str, Any]) -> Usage:
-        """Estimate a call's cost on the safe side; its price by what tokens have cost so far."""
-        prompt = _TASK_TOKENS + sum(tokens(str(value)) for value in inputs.values())
-        answer = (getattr(lm, "kwargs", None) or {}).get("max_tokens") or _LONGEST_ANSWER
-        price = self.spent.usd / self.spent.tokens if self.spent.tokens else 0.0
-        return Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer, usd=price * (prompt + answer))
+    def _expected(self, predict: Any, lm: Any, inputs: dict[str, Any]) -> Usage:
+        """Return what a call will cost at most, as far as its budget is limited."""
+        if self.budget.tokens is None and self.budget.usd is None:
+            return Usage(calls=1)
+        adapter = dspy.settings.adapter or adapter_for(lm)
+        messages = adapter.format(predict.signature, predict.demos, inputs)
+        given = {**(getattr(lm, "kwargs", None) or {}), **predict.config}
+        longest = given.get("max_tokens") or given.get("max_completion_tokens")
+        return Usage(
+            calls=1,
+            prompt_tokens=_FORMAT_TOKENS + sum(tokens(str(message["content"])) for message in messages),
+            completion_tokens=longest or max(_LONGEST_ANSWER, self.account.longest),
+        )
 
 
 def _nothing(status: str, lm: Any, error: str) -> dict[str, Any]:
@@ -348,15 +369,6 @@ def _text_digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _sum(first: Usage, second: Usage, sign: int = 1) -> Usage:
-    return Usage(
-        calls=first.calls + sign * second.calls,
-        prompt_tokens=first.prompt_tokens + sign * second.prompt_tokens,
-        completion_tokens=first.completion_tokens + sign * second.completion_tokens,
-        usd=first.usd + sign * second.usd,
-    )
-
-
 def _usage(entry: Mapping[str, Any]) -> Usage:
     """Read one entry of DSPy's history; an answer from the cache has no usage and costs nothing."""
     used, cost = entry.get("usage") or {}, entry.get("cost")
@@ -384,12 +396,16 @@ def _answer(signature: Any, record: Mapping[str, Any]) -> Answer:
     if record["status"] != "ok":
         return Answer({}, record["error"], refused=record["status"] == "refused")
     fields, outputs = signature.output_fields, record["outputs"]
-    typed = {k: _adapter(fields[k].annotation).validate_python(v) for k, v in outputs.items() if k in fields}
+    try:
+        typed = {k: _adapter(fields[k].annotation).validate_python(v) for k, v in outputs.items() if k in fields}
+    except ValueError as error:
+        raise LogError("The session log is damaged", f"an answer in it cannot be read ({error})") from error
     return Answer(typed, clamped=record["clamped"])
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+def _told(error: BaseException, lm: Any) -> str:
+    """Return an error's message on one line, without keys (masked before it is cut, or half a key shows)."""
+    return " ".join(redact(str(error), _secrets(lm)).split())[:300]
 
 
 def _secrets(lm: Any) -> list[str]:

@@ -51,9 +51,7 @@ def report_distinctness(run: Run, matrix: list[list[float]], limit: float) -> No
     run.emit(Distinctness, personas=ids, matrix=matrix, too_close=pairs)
 
 
-async def invent(
-    run: Run, cast: Any, sketch: Any, topic: str, count: int, limit: float
-) -> tuple[list[Persona], Any]:
+async def invent(run: Run, cast: Any, sketch: Any, topic: str, count: int, limit: float) -> tuple[list[Persona], Any]:
     """Invent personas.
 
     Args:
@@ -67,23 +65,19 @@ async def invent(
     Returns:
         The personas (fewer where calls failed), and which of them were written a second time.
     """
-    answer = await run.ask(
-        cast, "cast", "participant", "cast", topic=topic, request=f"{count} people, all different."
-    )
+    answer = await run.ask(cast, "cast", "participant", "cast", topic=topic, request=f"{count} people, all different.")
     if answer.error:
         run.failed("cast", "cast", answer)
         return [], frozenset()
     seats = [(str(p.name), str(p.role)) for p in answer.people][:count]
     for number in range(len(seats), count):
         seats.append((f"Guest {number + 1}", "a passer-by with no stake in the topic"))
-    roster = "\n".join(f"{n}. {neutral(name)}, {neutral(role)}" for n, (name, role) in enumerate(seats, 1))
+    shown = [", ".join(filter(None, (neutral(name), neutral(role)))) for name, role in seats]
+    roster = "\n".join(f"{n}. {who}" for n, who in enumerate(shown, 1))
 
     async def sketched(at: int, purpose: str, demand: str = "") -> str:
-        name, role = seats[at]
-        who = f"{at + 1}. {neutral(name)}, {neutral(role)}{demand}"
-        written = await run.ask(
-            sketch, purpose, "participant", f"seat{at + 1}", topic=topic, cast=roster, persona=who
-        )
+        who = f"{at + 1}. {shown[at]}{demand}"
+        written = await run.ask(sketch, purpose, "participant", f"seat{at + 1}", topic=topic, cast=roster, persona=who)
         if written.error:
             run.failed(purpose, f"seat{at + 1}", written)
             return ""

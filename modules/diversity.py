@@ -1,12 +1,17 @@
-"""How different texts are from each other, as pure functions of their unit vectors."""
+"""How different texts are from each other, as pure functions of the texts or of their unit vectors."""
 
 from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from math import exp, log
 
 import numpy as np
 
 from .embedding import Vectors
 
-__all__ = ["cosines", "pairwise_distance", "too_close"]
+__all__ = ["cosines", "div_bleu", "pairwise_distance", "too_close", "vendi"]
 
 
 def cosines(vectors: Vectors) -> list[list[float]]:
@@ -29,3 +34,57 @@ def pairwise_distance(vectors: Vectors) -> float | None:
 def too_close(matrix: list[list[float]], limit: float) -> list[tuple[int, int]]:
     """Return the index pairs (i < j) whose cosine is above ``limit``."""
     return [(i, j) for i, row in enumerate(matrix) for j in range(i + 1, len(row)) if row[j] > limit]
+
+
+def vendi(vectors: Vectors) -> float | None:
+    """Return the Vendi score: the effective number of different texts, in [1, n]; None for fewer than two.
+
+    ``exp`` of the entropy of the eigenvalues of the cosine kernel divided by n (Friedman and Dieng, 2023).
+    Identical texts give 1, orthogonal ones n.
+    """
+    n = len(vectors)
+    if n < 2:
+        return None
+    kernel = np.clip(vectors.astype(np.float64) @ vectors.T.astype(np.float64), -1, 1) / n
+    values = np.linalg.eigvalsh(kernel)
+    positive = values[values > 1e-12]
+    positive = positive / positive.sum()
+    return float(np.exp(-np.sum(positive * np.log(positive))))
+
+
+def div_bleu(texts: Sequence[str]) -> float | None:
+    """Return 100 * (1 - self-BLEU): each text against all others, 4-grams; None for fewer than two texts.
+
+    BLEU with uniform weights, brevity penalty and smoothing method 1 (an n-gram order without a match counts
+    0.1 matches), as in NLTK. Words are runs of letters and digits, in lower case.
+    """
+    tokens = [_WORD.findall(text.lower()) for text in texts]
+    if len(tokens) < 2:
+        return None
+    scores = [_bleu(tokens[i], tokens[:i] + tokens[i + 1 :]) for i in range(len(tokens))]
+    return 100 * (1 - sum(scores) / len(scores))
+
+
+_WORD = re.compile(r"\w+", re.UNICODE)
+_ORDERS = (1, 2, 3, 4)
+
+
+def _ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
+
+
+def _bleu(text: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Return the sentence BLEU of a text against references, with smoothing method 1."""
+    logs = []
+    for order in _ORDERS:
+        own = _ngrams(text, order)
+        most: Counter[tuple[str, ...]] = Counter()
+        for reference in references:
+            most |= _ngrams(reference, order)
+        hits = sum(min(count, most[gram]) for gram, count in own.items())
+        if order == 1 and not hits:
+            return 0.0
+        logs.append(log((hits or 0.1) / max(sum(own.values()), 1)))
+    nearest = min((abs(len(r) - len(text)), len(r)) for r in references)[1]
+    brevity = 1.0 if len(text) > nearest else exp(1 - nearest / max(len(text), 1))
+    return brevity * exp(sum(logs) / len(_ORDERS))

@@ -13,18 +13,28 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 __all__ = [
     "EVERYONE",
     "FACILITATOR",
+    "JUDGE",
+    "PERSON",
+    "SAGE",
     "Ballot",
     "Chosen",
     "Comment",
+    "Consensus",
+    "Declined",
     "Distinctness",
+    "Draft",
     "Entity",
     "Event",
     "Facilitation",
     "Failure",
+    "Floor",
     "Idea",
     "Joined",
     "Left",
+    "Message",
     "Phase",
+    "Rated",
+    "Round",
     "Summary",
     "Thought",
     "Vote",
@@ -33,6 +43,9 @@ __all__ = [
 ]
 
 FACILITATOR = "facilitator"
+JUDGE = "judge"
+PERSON = "person"
+SAGE = "sage"
 EVERYONE = "everyone"
 
 
@@ -79,7 +92,7 @@ class Phase(Event):
     """A phase began."""
 
     type: Literal["phase"] = "phase"
-    phase: Literal["discussion", "ideation", "voting", "closed"]
+    phase: Literal["discussion", "ideation", "voting", "conversation", "closed"]
     reason: str
 
 
@@ -127,15 +140,17 @@ class Comment(Entity):
     type: Literal["comment"] = "comment"
     text: str
     addressed: list[str] = []
+    question: str = ""
 
 
 class Idea(Entity):
-    """An idea on the whiteboard."""
+    """An idea on the whiteboard; one that supersedes an earlier one is ranked before it."""
 
     prefix: ClassVar[str] = "I"
     type: Literal["idea"] = "idea"
     title: str
     description: str
+    supersedes: str = ""
 
 
 class Vote(Entity):
@@ -191,6 +206,85 @@ class Summary(Entity):
     through: int
 
 
+class Draft(Entity):
+    """One agent's answer in one round of a debate; it cites the answers it was shown and its own last one."""
+
+    prefix: ClassVar[str] = "D"
+    type: Literal["draft"] = "draft"
+    round: int
+    text: str
+    critique: str = ""
+    shown: list[str] = []
+
+
+class Round(Event):
+    """The answers of a round are there: how different they are, and whose answer each agent is shown next."""
+
+    type: Literal["round"] = "round"
+    round: int
+    distance: float | None
+    vendi: float | None
+    shown: dict[str, list[str]] = {}
+
+
+class Consensus(Event):
+    """The choice of one answer.
+
+    Attributes:
+        idea: The chosen idea; empty if there was none to choose.
+        order: Ideas in the order the judge saw them.
+        rejected: Ideas that could not win, with the reason.
+        decided: Whether the judge decided; else the first admissible answer in its order stands.
+        reason: The judge's reason, or why it did not decide.
+    """
+
+    type: Literal["consensus"] = "consensus"
+    idea: str
+    order: list[str]
+    rejected: dict[str, str] = {}
+    decided: bool
+    reason: str
+
+
+class Message(Entity):
+    """Words of the person."""
+
+    prefix: ClassVar[str] = "U"
+    type: Literal["message"] = "message"
+    text: str
+
+
+class Rated(Event):
+    """An expert's confidence that it can add something; one that does not get the floor is a "hmm".
+
+    Attributes:
+        expert: Who rated.
+        raw: What it said, 0 to 10.
+        score: What the choice used: the raw rating, or the calibrated one.
+        would_add: What it would add.
+    """
+
+    type: Literal["rated"] = "rated"
+    expert: str
+    raw: float
+    score: float
+    would_add: str
+
+
+class Declined(Event):
+    """An expert that was handed the floor had nothing to add."""
+
+    type: Literal["declined"] = "declined"
+    expert: str
+
+
+class Floor(Event):
+    """The floor is the person's again."""
+
+    type: Literal["floor"] = "floor"
+    reason: str
+
+
 class Failure(Event):
     """A call that failed after its retries; its speaker was silent this turn."""
 
@@ -221,6 +315,13 @@ AnyEvent = Annotated[
     | Duplicate
     | Facilitation
     | Summary
+    | Draft
+    | Round
+    | Consensus
+    | Message
+    | Rated
+    | Declined
+    | Floor
     | Failure
     | Left,
     Field(discriminator="type"),
@@ -234,9 +335,12 @@ def event_from(data: dict[str, Any]) -> Event:
 
 
 def visible_to(event: Event, viewer: str) -> bool:
-    """Say whether ``viewer`` (a persona id, ``facilitator`` or ``everyone``) may see the event."""
+    """Say whether ``viewer`` (a persona id, ``facilitator`` or ``everyone``) may see the event.
+
+    A word of the facilitator that was not heeded was never spoken: nobody else saw it.
+    """
     if isinstance(event, Thought):
         return viewer == event.author
-    if isinstance(event, Facilitation) and event.target:
+    if isinstance(event, Facilitation) and (event.target or not event.accepted):
         return viewer in (event.target, FACILITATOR)
-    return not isinstance(event, Failure | Chosen | Distinctness)
+    return not isinstance(event, Failure | Chosen | Distinctness | Round | Rated)

@@ -18,7 +18,7 @@ from typing import Any
 from salon.errors import OutputError
 
 from .budget import Usage
-from .events import Distinctness, Phase
+from .events import Distinctness, Phase, Round
 from .session import Session
 from .story import story
 
@@ -63,12 +63,8 @@ def _document(session: Session) -> dict[str, Any]:
         "status": session.status,
         "reason": session.reason,
         "usage": vars(session.usage),
-        "personas": [
-            p.model_dump(exclude={"n", "turn", "minute", "type"}) for p in session.personas.values()
-        ],
-        "ideas": [
-            {**asdict(i), "depth": depths[i.id], "history": story(session, i.id)} for i in session.ideas
-        ],
+        "personas": [p.model_dump(exclude={"n", "turn", "minute", "type"}) for p in session.personas.values()],
+        "ideas": [{**asdict(i), "depth": depths[i.id], "history": story(session, i.id)} for i in session.ideas],
         "lineage": session.lineage.cites,
         "events": [event.model_dump(mode="json") for event in session.events],
     }
@@ -85,10 +81,10 @@ def cost_line(usage: Usage) -> str:
     if usage.unpriced >= usage.calls:
         price = "price unknown" if usage.calls else "no cost"
     else:
-        price = f"${usage.usd:.4f}" + (
-            f" and {usage.unpriced} calls of unknown price" if usage.unpriced else ""
-        )
-    return f"{usage.calls} calls, {usage.prompt_tokens} + {usage.completion_tokens} tokens, {price}, {usage.seconds:.0f} s"
+        price = f"${usage.usd:.4f}" + (f" and {usage.unpriced} calls of unknown price" if usage.unpriced else "")
+    return (
+        f"{usage.calls} calls, {usage.prompt_tokens} + {usage.completion_tokens} tokens, {price}, {usage.seconds:.0f} s"
+    )
 
 
 def ideas_markdown(session: Session) -> str:
@@ -107,7 +103,7 @@ def ideas_markdown(session: Session) -> str:
         role = f", {markdown(joined.role)}" if joined.role else ""
         spoke = session.contributions[persona]
         lines.append(f"- **{markdown(joined.label)}**{role} (spoke {spoke}x): {markdown(joined.sketch)}")
-    lines += [*_distinctness(session), "", "## Course", "", *_course(session), "", "## Cost", ""]
+    lines += [*_distinctness(session), *_course(session), *_rounds(session), "", "## Cost", ""]
     lines += [f"{cost_line(session.usage)}. Seed {session.header['seed']}. Models: {_models(session)}.", ""]
     return "\n".join(lines)
 
@@ -121,9 +117,7 @@ def _distinctness(session: Session) -> list[str]:
     lines.append("| | " + " | ".join(event.personas) + " |")
     lines.append("|---" * (len(event.personas) + 1) + "|")
     for name, row in zip(event.personas, event.matrix, strict=True):
-        lines.append(
-            f"| {name} {markdown(session.label(name))} | " + " | ".join(f"{c:.2f}" for c in row) + " |"
-        )
+        lines.append(f"| {name} {markdown(session.label(name))} | " + " | ".join(f"{c:.2f}" for c in row) + " |")
     if event.too_close:
         lines += ["", "Too close: " + ", ".join(f"{a} and {b}" for a, b in event.too_close) + "."]
     return lines
@@ -131,16 +125,28 @@ def _distinctness(session: Session) -> list[str]:
 
 def _course(session: Session) -> list[str]:
     """Return how many ideas and votes there were at the end of each phase, beside the plan."""
-    lines = ["| phase | from minute | ideas | votes | ideas expected |", "|---|---|---|---|---|"]
     plan = session.plan()
+    if plan is None:
+        return []
+    lines = ["", "## Course", "", "| phase | from minute | ideas | votes | ideas expected |", "|---|---|---|---|---|"]
     phases = [e for e in session.events if isinstance(e, Phase)]
     for phase, following in itertools.pairwise(phases):
         points = [p for p in session.trajectory() if p.at <= following.n]
         last = points[-1]
         expected = plan.ideas_at(following.minute) if phase.phase == "discussion" else float(plan.ideas)
-        lines.append(
-            f"| {phase.phase} | {phase.minute:.1f} | {last.ideas:g} | {last.votes:g} | {expected:.0f} |"
-        )
+        lines.append(f"| {phase.phase} | {phase.minute:.1f} | {last.ideas:g} | {last.votes:g} | {expected:.0f} |")
+    return lines
+
+
+def _rounds(session: Session) -> list[str]:
+    """Return how diversity moved over the rounds of a debate."""
+    rounds = [e for e in session.events if isinstance(e, Round)]
+    if not rounds:
+        return []
+    lines = ["", "## How different the answers were", "", "| round | mean distance | Vendi score |", "|---|---|---|"]
+    for event in rounds:
+        distance, score = (f"{v:.3f}" if v is not None else "-" for v in (event.distance, event.vendi))
+        lines.append(f"| {event.round} | {distance} | {score} |")
     return lines
 
 

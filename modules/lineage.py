@@ -21,9 +21,7 @@ class Checked:
     dropped: dict[str, int]
 
 
-def check_citations(
-    cited: Iterable[str], visible: Collection[str], existing: Collection[str], own_id: str
-) -> Checked:
+def check_citations(cited: Iterable[str], visible: Collection[str], existing: Collection[str], own_id: str) -> Checked:
     """Keep the citations of entities that exist and that the author can see.
 
     Args:

@@ -4,6 +4,7 @@ Record kinds, told by ``kind``:
 
 - ``header``: program, settings, inputs, seed, models, package versions. Always the first line.
 - ``call``: the outputs of one LM call under its key, or its failure; with usage, cost and seconds.
+- ``past``: a call that was paid for and is not used again, because the session was taken up anew.
 - ``reading``: anything else a session took from outside (clock, similarity, a person, Ctrl-C) under its key.
 - ``event``: one event of the session.
 - ``end``: status and totals.
@@ -17,20 +18,35 @@ A process killed in the middle of a write leaves a torn last line, which is cut 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, TextIO
 
 from salon.errors import LogError, OutputError
 
-__all__ = ["LOG_NAME", "VERSION", "Recorded", "SessionLog", "read_log"]
+__all__ = ["BUDGET", "LOG_NAME", "VERSION", "Recorded", "SessionLog", "read_log"]
 
 VERSION = 1
 LOG_NAME = "session.jsonl"
-_UNEQUAL = {"started", "seconds"}  # what may differ between two runs of the same session
+BUDGET = "budget"  # key of the reading that holds a session's limits
+_UNEQUAL = {"started", "seconds", "elapsed", "max_concurrency"}  # what two runs of a session may differ in
+_PEOPLE = "/human"  # ends the key of a reading that only a person can give
+_ELAPSED = "elapsed"
+_ROOM = 2**20  # bytes: a session's log and results are smaller, except for very long ones
+_COST = {"calls", "prompt_tokens", "completion_tokens", "usd"}
+_SHAPE = {  # what a record of each kind has at least
+    "call": {"key", "digest", "status", "error", "clamped", *_COST},
+    "past": _COST,
+    "reading": {"key", "value"},
+    "event": {"n", "type"},
+    "end": {"status", "reason", "usage"},
+}
 
 
 @dataclass
@@ -43,6 +59,7 @@ class Recorded:
         readings: Values taken from outside, by key.
         events: Event records in order.
         end: The last record, or None if the session was interrupted.
+        past: Records of calls that cost something and are not used any more.
     """
 
     header: dict[str, Any]
@@ -50,20 +67,44 @@ class Recorded:
     readings: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     end: dict[str, Any] | None = None
+    past: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Take in one record that follows the header."""
-        match record.get("kind"):
+        """Take in one record that follows the header.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        kind = str(record.get("kind"))
+        if kind not in _SHAPE:
+            raise ValueError(f"a record of unknown kind {kind!r}")
+        if lacking := _SHAPE[kind] - record.keys():
+            raise ValueError(f"a record without {', '.join(sorted(lacking))}")
+        match kind:
             case "call":
-                self.calls[record["key"]] = record
+                self.take(record)
+            case "past":
+                self.past.append(record)
             case "reading":
                 self.readings[record["key"]] = record["value"]
             case "event":
                 self.events.append({k: v for k, v in record.items() if k != "kind"})
             case "end":
                 self.end = record
-            case kind:
-                raise LogError("The session log cannot be read", f"it has a record of unknown kind {kind!r}")
+
+    def take(self, call: dict[str, Any]) -> None:
+        """Take in a call; one under the same key is kept for the account alone."""
+        if call["key"] in self.calls:
+            self.past.append(self.calls[call["key"]] | {"kind": "past"})
+        self.calls[call["key"]] = call
+
+    @property
+    def seconds(self) -> float:
+        """How long the session has run, as far as it is known."""
+        known = [call.get("elapsed", 0.0) for call in (*self.past, *self.calls.values())]
+        known += [v["seconds"] for k, v in self.readings.items() if k.endswith("/clock")]
+        known += [self.readings.get(_ELAPSED, 0.0), self.end["usage"]["seconds"] if self.end else 0.0]
+        return float(max(known))
 
     def canonical(self) -> dict[str, Any]:
         """Return the log without what time and order of arrival decide; equal for equal sessions."""
@@ -83,19 +124,24 @@ class Recorded:
     def reopened(self) -> Recorded:
         """Return what a continuation may reuse of an ended session.
 
-        Failed calls are dropped, so that they are tried again; the signal to wrap up and the
-        clock's readings are dropped, so that the session goes on; events are derived anew.
+        Failed calls are not used again, so that they are made anew, but what they cost stays on the
+        account, as does the time. Only readings that a person gave are kept: the wish to wrap up and the
+        clock would end the session again, and similarities may belong to texts that come out differently
+        now. Events are derived anew.
         """
         calls = {key: call for key, call in self.calls.items() if call["status"] == "ok"}
-        readings = {k: v for k, v in self.readings.items() if not k.endswith(("/wrap_up", "/clock"))}
-        return Recorded(self.header, calls, readings)
+        failed = [call | {"kind": "past"} for key, call in self.calls.items() if key not in calls]
+        kept = {k: v for k, v in self.readings.items() if k.endswith(_PEOPLE)}
+        return Recorded(self.header, calls, {**kept, _ELAPSED: self.seconds}, past=[*self.past, *failed])
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbered lines of a log, without a torn last one."""
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, 1):
-                yield number, raw.decode("utf-8", "replace"), raw.endswith(b"\n")
+                if raw.endswith(b"\n"):
+                    yield number, raw
     except FileNotFoundError:
         raise OutputError(
             f"There is no session in {path.parent}", f"it has no {path.name}", "Give the folder of a session."
@@ -113,21 +159,17 @@ def read_log(folder: Path) -> Recorded:
     """
     path = folder / LOG_NAME
     recorded: Recorded | None = None
-    for number, text, whole in _lines(path):
+    for number, raw in _lines(path):
         try:
-            record = json.loads(text)
+            record = json.loads(raw.decode("utf-8"))
             if not isinstance(record, dict):
                 raise ValueError("not an object")
-        except ValueError as error:
-            if not whole:
-                break
-            raise LogError(f"{path} is damaged", f"line {number} is not a JSON object ({error})") from error
-        if not whole:
-            break
+            if recorded is not None:
+                recorded.add(record)
+        except (ValueError, RecursionError) as error:
+            raise LogError(f"{path} is damaged", f"line {number} is no record of a session ({error})") from error
         if recorded is None:
             recorded = Recorded(_checked_header(record, path))
-        else:
-            recorded.add(record)
     if recorded is None:
         raise LogError(f"{path} holds no session", "its first line is missing", "Start the session anew.")
     return recorded
@@ -142,6 +184,9 @@ def _checked_header(record: dict[str, Any], path: Path) -> dict[str, Any]:
             f"this salon reads version {VERSION}",
             "Use the salon that wrote it.",
         )
+    lacking = {"program", "settings", "inputs", "seed", "models", "started", "packages"} - record.keys()
+    if lacking:
+        raise LogError(f"{path} is damaged", f"its header lacks {', '.join(sorted(lacking))}")
     return record
 
 
@@ -152,6 +197,9 @@ class SessionLog:
         folder: Where ``session.jsonl`` goes; None keeps the log in memory.
         recorded: What an earlier run left; its calls and readings are reused.
         rewrite: Start the file anew from ``recorded`` (needed when events on file no longer hold).
+
+    Raises:
+        OutputError: If the file cannot be written, or the disk has no room for it.
     """
 
     def __init__(self, folder: Path | None, recorded: Recorded, rewrite: bool = True) -> None:
@@ -166,6 +214,7 @@ class SessionLog:
         fresh = path.with_suffix(".tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _check_room(path)
             with fresh.open("w", encoding="utf-8") as file:
                 for record in self._records():
                     file.write(_line(record))
@@ -178,6 +227,7 @@ class SessionLog:
 
     def _continued(self, path: Path) -> TextIO:
         try:
+            _check_room(path)
             content = path.read_bytes()
             whole = content.rfind(b"\n") + 1
             if whole < len(content):
@@ -188,9 +238,19 @@ class SessionLog:
 
     def _records(self) -> Iterator[dict[str, Any]]:
         yield self.recorded.header
+        yield from self.recorded.past
         yield from self.recorded.calls.values()
         for key, value in self.recorded.readings.items():
             yield {"kind": "reading", "key": key, "value": value}
+        for event in self.recorded.events:
+            yield {"kind": "event", **event}
+        if self.recorded.end is not None:
+            yield self.recorded.end
+
+    @property
+    def behind(self) -> bool:
+        """Whether the session, run again, has still to come to where it was interrupted."""
+        return self._checked < len(self.recorded.events)
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._file is None:
@@ -204,7 +264,7 @@ class SessionLog:
     def call(self, record: dict[str, Any]) -> None:
         """Record an LM call's outputs or its failure."""
         record = {"kind": "call", **record}
-        self.recorded.calls[record["key"]] = record
+        self.recorded.take(record)
         self._write(record)
 
     def reading(self, key: str, value: Any) -> None:
@@ -218,33 +278,55 @@ class SessionLog:
         Raises:
             LogError: If the file has another event in this place.
         """
-        if self._checked < len(self.recorded.events):
+        if self.behind:
             on_file = self.recorded.events[self._checked]
             if on_file != event:
-                raise LogError(
-                    "The session cannot be run over its log",
-                    f"event {self._checked} was {on_file.get('type')!r} and is now {event.get('type')!r}"
-                    if on_file.get("type") != event.get("type")
-                    else f"event {self._checked} ({event.get('type')}) differs from the one on file",
-                    "It was written by another version of salon or of the program; start anew.",
-                )
+                now = "a different one" if on_file["type"] == event["type"] else f"{event['type']!r} now"
+                raise _unlike(f"its event {self._checked}, {on_file['type']!r}, is {now}")
+        elif self.recorded.end is not None:
+            raise _unlike(f"it ended before its event {self._checked}, {event['type']!r}")
         else:
             self.recorded.events.append(event)
             self._write({"kind": "event", **event})
         self._checked += 1
 
     def end(self, record: dict[str, Any]) -> None:
-        """Record the end and close the file."""
-        if self.recorded.end is None:
+        """Record the end and close the file.
+
+        Raises:
+            LogError: If the file has another end.
+        """
+        if self.behind:
+            raise _unlike(f"it has {len(self.recorded.events)} events, not {self._checked}")
+        on_file = self.recorded.end
+        if on_file is None:
             self.recorded.end = {"kind": "end", **record}
             self._write(self.recorded.end)
+        elif any(on_file[name] != record[name] for name in ("status", "reason")):
+            raise _unlike(f"it ended {on_file['status']} ({on_file['reason']})")
         self.close()
 
     def close(self) -> None:
         """Close the file; records in memory stay."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a write that failed was told when it did
+                self._file.close()
             self._file = None
+
+
+def _unlike(why: str) -> LogError:
+    return LogError(
+        "The session cannot be run over its log",
+        why,
+        "The log was changed, or written by another version of salon or of the program; start anew.",
+    )
+
+
+def _check_room(path: Path) -> None:
+    """Refuse to start where the log will not fit."""
+    disk = shutil.disk_usage(path.parent)
+    if disk.total and disk.free < _ROOM:
+        raise OSError(ENOSPC, f"the disk has {disk.free // 1024} KiB left, a session takes up to {_ROOM // 1024}")
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -24,6 +24,8 @@ _RESERVED = {
     "no one",
 }
 _QUESTION = re.compile(r"[^.!?…。！？؟]*[?？؟]")
+_STOP = re.compile(r"[.!?…。！？؟]")
+_ID = re.compile(r"(?<!\w)p\d+(?!\w)")
 
 
 def _key(name: str) -> str:
@@ -32,16 +34,13 @@ def _key(name: str) -> str:
 
 def labels(names: Sequence[str], ids: Sequence[str]) -> dict[str, str]:
     """Return a unique label for each persona id: the name, with the id where the name alone is not clear."""
-    plain = {i: _shown(name) for i, name in zip(ids, names, strict=True)}
+    plain = {i: excerpt(neutral(name), 60) or i for i, name in zip(ids, names, strict=True)}
     counts = Counter(_key(name) for name in plain.values())
-    return {
-        i: f"{name} ({i})" if counts[_key(name)] > 1 or _key(name) in _RESERVED else name
-        for i, name in plain.items()
-    }
 
+    def clear(i: str, key: str) -> bool:
+        return counts[key] == 1 and key not in _RESERVED and (not _ID.search(key) or key == _key(i))
 
-def _shown(name: str) -> str:
-    return excerpt(neutral(name), 60) or "?"
+    return {i: name if clear(i, _key(name)) else f"{name} ({i})" for i, name in plain.items()}
 
 
 def named(text: str, labelled: Mapping[str, str]) -> list[str]:
@@ -49,20 +48,34 @@ def named(text: str, labelled: Mapping[str, str]) -> list[str]:
 
     ``Ann`` is not found in ``Anna``; in scripts that set no spaces a name may touch other letters.
     Where one name is part of another that also matches at the same place (Alex, Alex Kim), the longer
-    one wins. A text that names an id names that persona alone, even if others share the name.
+    one wins. A text that names an id names that persona alone, even if others share the name. A name
+    without any letter, digit or symbol is found by its id alone.
     """
     text = _key(text)
-    by_id = [i for i in labelled if re.search(rf"(?<!\w){i.casefold()}(?!\w)", text)]
-    if by_id:
-        return by_id
-    found: list[str] = []
-    plain = {i: _key(re.sub(rf" \({i}\)$", "", label)) for i, label in labelled.items()}
-    for name in sorted(set(plain.values()) - _RESERVED, key=len, reverse=True):
-        pattern = _whole(name)
-        if pattern.search(text):
-            found += [i for i, other in plain.items() if other == name]
-            text = pattern.sub(" ", text)
+    certain = {_key(i): [i] for i in labelled}
+    certain |= {_key(label): [i] for i, label in labelled.items() if label.endswith(f"({i})")}
+    found = _found(text, certain) or _found(text, _plain(labelled))
     return [i for i in labelled if i in found]
+
+
+def _plain(labelled: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the ids by name, for all names that can be looked for."""
+    names: dict[str, list[str]] = {}
+    for i, label in labelled.items():
+        name = _key(label.removesuffix(f" ({i})"))
+        if name not in _RESERVED and any(unicodedata.category(char)[0] in "LNS" for char in name):
+            names.setdefault(name, []).append(i)
+    return names
+
+
+def _found(text: str, names: Mapping[str, list[str]]) -> set[str]:
+    """Return the ids of all names in a text, the longest names first; what one matched no other can."""
+    found: set[str] = set()
+    for name in sorted(names, key=len, reverse=True):
+        text, times = _whole(name).subn(" ", text)
+        if times:
+            found.update(names[name])
+    return found
 
 
 def _whole(name: str) -> re.Pattern[str]:
@@ -78,6 +91,14 @@ def _spaced(char: str) -> bool:
     )
 
 
+def _questions(said: str, labelled: Mapping[str, str]) -> list[str]:
+    """Return the questions in a text; a full stop inside a name (Dr. Kim) does not end a sentence."""
+    text = masked = _key(said)
+    for name in _plain(labelled):
+        masked = _whole(name).sub(lambda match: _STOP.sub("_", match.group()), masked)
+    return [text[match.start() : match.end()] for match in _QUESTION.finditer(masked)]
+
+
 def addressed(nomination: str, said: str, labelled: Mapping[str, str], speaker: str) -> list[str]:
     """Return whom a speaker addressed: by nomination, else by name inside a question.
 
@@ -87,7 +108,7 @@ def addressed(nomination: str, said: str, labelled: Mapping[str, str], speaker: 
         labelled: Labels by persona id.
         speaker: Id of the speaker, who cannot address himself.
     """
-    for text in (nomination, *_QUESTION.findall(said)):
+    for text in (nomination, *_questions(said, labelled)):
         found = [i for i in named(text, labelled) if i != speaker]
         if found:
             return found

@@ -8,31 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import json
 import sys
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import dspy
 
 from salon.errors import OutputError, UserError
-from salon.lm import describe
+from salon.redact import describe
 
-from .budget import Budget
+from .budget import Budget, Usage
 from .calls import CallProgress, Desk, LMs
 from .embedding import Embedder
 from .events import Event
 from .files import write_results
-from .log import VERSION, Recorded, SessionLog
+from .log import BUDGET, VERSION, Recorded, SessionLog
 from .run import Control, Run
 from .session import Session, Status
 
-__all__ = ["PROGRAM_NAME", "SessionProgram", "run_sync"]
+__all__ = ["PROGRAM_NAME", "SessionProgram", "read_program", "run_sync"]
 
 PROGRAM_NAME = "program.json"
 T = TypeVar("T")
@@ -59,9 +61,7 @@ class SessionProgram(dspy.Module):
     ) -> None:
         super().__init__()
         if max_concurrency < 1:
-            raise UserError(
-                f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight"
-            )
+            raise UserError(f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight")
         self.lms = dict(lms or {})
         self.embedder = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
         self.max_concurrency = max_concurrency
@@ -79,6 +79,11 @@ class SessionProgram(dspy.Module):
         Raises:
             UserError: If an input is missing or unusable.
         """
+
+    def answer(self, session: Session) -> str:
+        """Return the session's answer as one text, the best idea; empty if there is none."""
+        ideas = session.ideas
+        return f"{ideas[0].title}: {ideas[0].description}" if ideas else ""
 
     @abstractmethod
     async def _session(self, run: Run) -> tuple[Status, str]:
@@ -104,7 +109,7 @@ class SessionProgram(dspy.Module):
         Args:
             seed: Decides every random choice and keeps cached answers of sessions apart.
             out: Folder for the log and the results; None keeps everything in memory.
-            budget: Hard limits.
+            budget: Hard limits. Where none are set, an interrupted session keeps those it had.
             control: Lets the caller wrap the session up.
             listen: Told of each event as it happens, and of calls that begin and end.
             limit: Bounds calls in flight; share one between sessions that run together.
@@ -118,53 +123,76 @@ class SessionProgram(dspy.Module):
         """
         checked = self.checked(inputs)
         lms = LMs(named=self.lms)
-        header = recorded.header if recorded else self._header(checked, seed, lms)
-        fresh = recorded is None or recorded.end is not None
-        if recorded is not None and recorded.end is not None and not offline:
+        interrupted = recorded is not None and recorded.end is None
+        if recorded is None:
+            recorded = Recorded(self._header(checked, seed, lms))
+        elif not (offline or interrupted):
             recorded = recorded.reopened()
         folder = Path(out) if out is not None else None
-        log = SessionLog(folder, recorded or Recorded(header), rewrite=fresh)
-        session = Session(header, folder=folder, log=log.recorded)
-        tell = listen or _ignore
-        run = Run(
-            session=session,
-            log=log,
-            desk=None,  # type: ignore[arg-type]
-            embedder=self.embedder,
-            seed=int(header["seed"]),
-            budget=budget or Budget(),
-            control=control or Control(),
-            listen=tell,
-        )
-        run.desk = Desk(
-            log=log,
-            lms=lms,
-            seed=run.seed,
-            budget=run.budget,
-            limit=limit or asyncio.Semaphore(self.max_concurrency),
-            temperature=float(getattr(self, "temperature", 1.0)),
-            notify=tell,
-            offline=offline,
-            elapsed=run.elapsed,
-        )
+        log = SessionLog(folder, recorded, rewrite=not interrupted)
+        session = Session(recorded.header, folder=folder, log=recorded)
+        run = self._run(session, log, lms, budget, control or Control(), listen or _ignore, limit, offline)
         try:
             session.status, session.reason = await self._session(run)
+            refused = [call["error"] for call in recorded.calls.values() if call["status"] == "refused"]
+            if session.status == "complete" and refused:
+                session.status, session.reason = "cut short", refused[0]
         finally:
+            await run.desk.close()
             session.usage = run.desk.spent
             session.usage.seconds = round(run.elapsed(), 3)
             if session.status == "running":
                 log.close()
         log.end({"status": session.status, "reason": session.reason, "usage": vars(session.usage).copy()})
+        if offline and recorded.end is not None:
+            session.usage = Usage(**recorded.end["usage"])
         if folder is not None and not offline:
             write_results(session, folder)
         return session
 
+    def _run(
+        self,
+        session: Session,
+        log: SessionLog,
+        lms: LMs,
+        budget: Budget | None,
+        control: Control,
+        listen: Callable[[Event | CallProgress], None],
+        limit: asyncio.Semaphore | None,
+        offline: bool,
+    ) -> Run:
+        limits = budget or Budget()
+        if limits == Budget():
+            limits = Budget(**log.recorded.readings.get(BUDGET, {}))
+        elif not offline:
+            log.reading(BUDGET, asdict(limits))
+        run = Run(
+            session=session,
+            log=log,
+            desk=None,  # type: ignore[arg-type]
+            embedder=self.embedder,
+            seed=int(session.header["seed"]),
+            budget=limits,
+            control=control,
+            listen=listen,
+        )
+        run.desk = Desk(
+            log=log,
+            lms=lms,
+            seed=run.seed,
+            budget=limits,
+            limit=limit or asyncio.Semaphore(self.max_concurrency),
+            temperature=float(getattr(self, "temperature", 1.0)),
+            notify=listen,
+            offline=offline,
+            elapsed=run.elapsed,
+        )
+        return run
+
     async def aforward(self, **arguments: Any) -> dspy.Prediction:
         """Hold a session; return a prediction with ``ideas``, ``answer`` and ``session``."""
         session = await self.hold(**arguments)
-        ideas = session.ideas
-        answer = f"{ideas[0].title}: {ideas[0].description}" if ideas else ""
-        return dspy.Prediction(ideas=ideas, answer=answer, session=session)
+        return dspy.Prediction(ideas=session.ideas, answer=self.answer(session), session=session)
 
     def forward(self, **arguments: Any) -> dspy.Prediction:
         """Do as ``aforward``, for callers without an event loop and for those inside one."""
@@ -211,15 +239,31 @@ class SessionProgram(dspy.Module):
         except OSError as error:
             raise OutputError(f"{target} cannot be written", error.strerror or str(error)) from error
 
+    def changed(self, **settings: Any) -> Self:
+        """Return a program like this one with other settings; prompts and other tunables stay as they are."""
+        program = type(self)(**{**self.settings(), "lms": self.lms, "embedder": self.embedder, **settings})
+        for name, predictor in program.named_predictors():
+            predictor.lm = dict(self.named_predictors())[name].lm
+        state = program.dump_state()
+        kept = {name: s for name, s in self.dump_state().items() if name in state and name not in settings}
+        program.load_state({**state, **kept})
+        return program
+
+    def load(self, path: str | Path, **_: Any) -> None:
+        """Take prompts, demos and tunables from a folder that ``save`` wrote.
+
+        Raises:
+            OutputError: If there is no program.
+            UserError: If it does not fit this one.
+        """
+        self.load_state(read_program(path).get("state") or {})
+
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return prompts, demos and tunables, without LMs."""
-        state = {
-            name: parameter.dump_state(json_mode=json_mode) for name, parameter in self.named_parameters()
-        }
+        state = {name: _bare(p).dump_state(json_mode=json_mode) for name, p in self.named_parameters()}
         for entry in state.values():
-            entry.pop("lm", None)
-            entry.pop("traces", None)
-            entry.pop("train", None)
+            for unsaved in ("lm", "traces", "train"):
+                entry.pop(unsaved, None)
         return state
 
     def load_state(self, state: dict[str, Any], **_: Any) -> None:
@@ -234,14 +278,18 @@ class SessionProgram(dspy.Module):
             raise UserError("The saved program does not fit this salon", f"it differs in {odd}")
         for name, parameter in own.items():
             if isinstance(parameter, dspy.Predict):
+                lm = parameter.lm
                 parameter.load_state({"traces": [], "train": [], "lm": None, **state[name]})
+                parameter.lm = lm
             else:
                 parameter.load_state(state[name])
 
     def _header(self, inputs: dict[str, Any], seed: int, lms: LMs) -> dict[str, Any]:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise UserError(f"The seed {seed!r} cannot be used", "it must be a whole number")
-        models = {role: describe(lms.of(role)) for role in self.roles}
+        own = {name: predictor.lm for name, predictor in self.named_predictors()}
+        spare = next(iter(own.values()), None) if all(own.values()) else None
+        models = {role: describe(lms.of(role, own=spare)) for role in self.roles}
         models |= {name: describe(lm) for name, lm in lms.named.items()}
         return {
             "kind": "header",
@@ -251,12 +299,29 @@ class SessionProgram(dspy.Module):
             "inputs": inputs,
             "seed": seed,
             "models": models,
+            "predictors": {name: describe(lm) for name, lm in own.items() if lm is not None},
             "packages": {
                 "python": sys.version.split()[0],
                 **{name: _version(name) for name in ("salon", "dspy", "litellm", "sentence-transformers")},
             },
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+
+
+def read_program(folder: str | Path) -> dict[str, Any]:
+    """Return what ``save`` wrote into a folder.
+
+    Raises:
+        OutputError: If there is no program.
+    """
+    path = Path(folder) / PROGRAM_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError(f"There is no program in {folder}", f"it has no {PROGRAM_NAME}") from None
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} cannot be read", str(error)) from error
+    return content if isinstance(content, dict) else {}
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
@@ -281,6 +346,15 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     if failure:
         raise failure[0]
     return result[0]
+
+
+def _bare(parameter: Any) -> Any:
+    """Return a parameter without an LM of its own, which might not be one that can be saved."""
+    if getattr(parameter, "lm", None) is None:
+        return parameter
+    parameter = copy.copy(parameter)
+    parameter.lm = None
+    return parameter
 
 
 def _ignore(_: Event | CallProgress) -> None:

@@ -25,16 +25,14 @@ from typing import Any, ClassVar
 
 import dspy
 
-from salon.errors import PersonaError, UserError
-
 from ..signatures.personas import CastPersonas, Persona, SketchPersona
 from ..signatures.roundtable import CastVotes, Facilitate, Propose, Speak, Summarise, Think
+from .checks import check_sketches, checked_personas, checked_text
 from .embedding import Embedder
 from .program import SessionProgram
 from .roundtable_session import RoundtableSession
 from .run import Run
 from .session import Status
-from .text import clean, tokens
 from .tunable import Tunable
 
 __all__ = ["Roundtable"]
@@ -89,13 +87,13 @@ class Roundtable(SessionProgram):
         max_concurrency: int = 16,
     ) -> None:
         super().__init__(lms, embedder, max_concurrency)
-        self.personas = _checked_personas(personas)
+        self.personas = checked_personas(personas, 2, "a roundtable")
         if minutes is None and turns is None:
             minutes = DEFAULT_MINUTES
-        self.minutes = None if minutes is None else Tunable(float(minutes), 0, 240, "minutes of discussion")
-        self.turns = None if turns is None else Tunable(turns, 0, 10_000, "turns of discussion")
-        self.ideas = Tunable(ideas, 0, 50, "ideas per persona")
-        self.votes = Tunable(votes, 0, 20, "votes per persona")
+        self.minutes = None if minutes is None else _set(Tunable(0.0, 0, 240, "minutes of discussion"), minutes)
+        self.turns = None if turns is None else _set(Tunable(0, 0, 10_000, "turns of discussion"), turns)
+        self.ideas = _set(Tunable(0, 0, 50, "ideas per persona"), ideas)
+        self.votes = _set(Tunable(0, 0, 20, "votes per persona"), votes)
         self.facilitator = facilitator
         self.self_votes = self_votes
         self.threshold = Tunable(6.0, 0, 10, "eagerness")
@@ -105,7 +103,7 @@ class Roundtable(SessionProgram):
         self.ideation_minutes = Tunable(10.0, 0, 240, "minutes of ideation")
         self.facilitator_rest = Tunable(2, 0, 50, "turns")
         self.move_on_after = Tunable(0.5, 0, 1, "share of the discussion")
-        self.memory = Tunable(3, 0, 20, "thoughts")
+        self.memory = Tunable(2, 0, 20, "thoughts")
         self.prompt_tokens = Tunable(6000, 1500, 1_000_000, "tokens", log=True)
         self.temperature = Tunable(1.0, 0, 2)
         self.cast = dspy.Predict(CastPersonas)
@@ -138,37 +136,12 @@ class Roundtable(SessionProgram):
         Raises:
             UserError: If it is missing, empty, or too long for the prompt budget.
         """
-        unknown = inputs.keys() - set(self.inputs)
-        if unknown:
-            raise UserError(f"A roundtable takes no {', '.join(sorted(unknown))}", "it takes a topic")
-        topic = inputs.get("topic")
-        if not isinstance(topic, str) or not clean(topic):
-            raise UserError(
-                "There is no topic", "a session needs a text to talk about", 'Give one: topic="..."'
-            )
-        topic = clean(topic)
-        room = int(self.prompt_tokens) // 4
-        if tokens(topic) > room:
-            raise UserError(
-                f"The topic is too long (about {tokens(topic)} tokens)",
-                f"a quarter of the prompt budget, {room} tokens, is kept for it",
-                "Shorten it, or raise the program's prompt_tokens if the model can read more.",
-            )
-        for persona in () if isinstance(self.personas, int) else self.personas:
-            if tokens(persona.sketch) > room // 2:
-                raise PersonaError(
-                    f"The sketch of {persona.name!r} is too long (about {tokens(persona.sketch)} tokens)",
-                    f"at most {room // 2} fit the prompt budget",
-                    "Shorten it, or raise the program's prompt_tokens if the model can read more.",
-                )
-        return {"topic": topic}
+        checked = checked_text("Roundtable", inputs, "topic", self.prompt_tokens.value)
+        check_sketches([] if isinstance(self.personas, int) else self.personas, self.prompt_tokens.value)
+        return checked
 
     async def _session(self, run: Run) -> tuple[Status, str]:
-        warming = (
-            asyncio.get_running_loop().run_in_executor(None, self.embedder.warm)
-            if not run.desk.offline
-            else None
-        )
+        warming = asyncio.get_running_loop().run_in_executor(None, self.embedder.warm) if not run.desk.offline else None
         try:
             return await RoundtableSession(self, run).held()
         finally:
@@ -176,32 +149,7 @@ class Roundtable(SessionProgram):
                 await asyncio.gather(warming, return_exceptions=True)
 
 
-def _checked_personas(personas: int | Sequence[Persona | Mapping[str, Any]]) -> int | list[Persona]:
-    if isinstance(personas, int) and not isinstance(personas, bool):
-        count = personas
-    elif isinstance(personas, Sequence) and not isinstance(personas, str):
-        count = len(personas)
-    else:
-        raise PersonaError(
-            f"{personas!r} are no personas",
-            "a number or a list of personas is needed",
-            "Read a pool with salon.data.load_personas(path).",
-        )
-    if count < 2:
-        raise PersonaError(f"A roundtable cannot be held with {count} personas", "it takes at least 2")
-    if isinstance(personas, int):
-        if count > 100:
-            raise PersonaError(
-                f"{count} personas cannot be invented", "100 is the most", "Give a pool of your own."
-            )
-        return count
-    return [p if isinstance(p, Persona) else _persona(p) for p in personas]
-
-
-def _persona(data: Mapping[str, Any]) -> Persona:
-    try:
-        return Persona.model_validate(dict(data))
-    except ValueError as error:
-        raise PersonaError(
-            f"{dict(data)!r} is no persona", "a persona has a name and a sketch, both not empty"
-        ) from error
+def _set(tunable: Tunable, value: float) -> Tunable:
+    """Give a tunable its value, which is held to be of the tunable's kind."""
+    tunable.value = value
+    return tunable

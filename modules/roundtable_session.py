@@ -31,7 +31,8 @@ from .run import WRAP_UP, Run
 from .session import Status, idea_text
 from .streams import stream
 from .text import clean, neutral, tokens
-from .transcript import Transcript, notes, whiteboard
+from .trajectory import MINUTES_PER_TURN
+from .transcript import NOTE_TOKENS, Transcript, notes, whiteboard
 from .turns import Bid, choose_speaker
 from .whiteboard import Quotas, count_ballot
 
@@ -158,10 +159,8 @@ class RoundtableSession:
     async def _turn(self) -> bool:
         """Hold one cycle; return whether the discussion goes on."""
         await self._compact()
-        seated = self.session.seated
-        looks = self.program.facilitator and self.run.turn - self.facilitated_at > int(
-            self.program.facilitator_rest
-        )
+        seated, began = self.session.seated, self.run.minute
+        looks = self.program.facilitator and self.run.turn - self.facilitated_at > int(self.program.facilitator_rest)
         shared = self._shared()
         thoughts, look = await asyncio.gather(
             asyncio.gather(*(self._participant(self.program.think, "think", p, shared) for p in seated)),
@@ -177,6 +176,8 @@ class RoundtableSession:
             return False
         if not moves_on:
             await self._floor({p: b for p, b in bids.items() if p not in self.session.left})
+            if self.run.minute == began:  # nothing was said: the clock runs on, or the talk might never end
+                self.run.minute += MINUTES_PER_TURN
         return not moves_on and len(self.session.seated) >= 2
 
     def _thought(self, persona: str, answer: Answer) -> Bid | None:
@@ -216,15 +217,18 @@ class RoundtableSession:
         if choice is None:
             return
         self._emit(Chosen, speaker=choice.speaker, tier=choice.tier, reason=choice.reason)
-        thought = self.session.own_entities(choice.speaker, 1)
-        wants_idea = any(isinstance(t, Thought) and t.wants == "idea" for t in thought)
-        if wants_idea and self.quotas.ideas_left(choice.speaker) > 0:
+        if self._wants_idea(choice.speaker) and self.quotas.ideas_left(choice.speaker) > 0:
             answer = await self._participant(program.propose, "propose", choice.speaker, self._shared())
             await self._proposal(choice.speaker, answer)
         else:
             await self._comment(choice.speaker)
         self.last = choice.speaker
         self.spoke_at[choice.speaker] = self.run.turn
+
+    def _wants_idea(self, persona: str) -> bool:
+        """Say whether a persona's last thought was of an idea; a word for it alone may have come since."""
+        latest = self.session.own_entities(persona, 2)
+        return next((e.wants == "idea" for e in reversed(latest) if isinstance(e, Thought)), False)
 
     async def _comment(self, persona: str) -> None:
         answer = await self._participant(self.program.speak, "speak", persona, self._shared())
@@ -248,7 +252,8 @@ class RoundtableSession:
     def _state(self) -> str:
         """Describe the balance of talk and where the session stands against its plan."""
         spoke = ", ".join(f"{self.session.label(p)} {n}" for p, n in self.session.contributions.items())
-        expected = self.session.plan().ideas_at(self.run.minute)
+        plan = self.session.plan()
+        expected = plan.ideas_at(self.run.minute) if plan else 0.0
         return (
             f"Contributions: {spoke}. {self._progress():.0%} of the discussion is over. "
             f"Ideas: {len(self.session.board)}, about {expected:.0f} expected."
@@ -271,11 +276,7 @@ class RoundtableSession:
         action, message = str(answer.action), clean(answer.message)
         found = named(str(answer.target), self._labels()) if answer.target else []
         target = found[0] if len(found) == 1 else ""
-        if (
-            action == "no_action"
-            or (action == "invite" and not target)
-            or (action != "move_on" and not message)
-        ):
+        if action == "no_action" or (action == "invite" and not target) or (action != "move_on" and not message):
             return False
         accepted = action != "move_on" or self._progress() >= float(self.program.move_on_after)
         self._entity(
@@ -311,9 +312,7 @@ class RoundtableSession:
             return ""
         summary = clean(answer.summary)
         through = len(self.session.events)
-        self._entity(
-            Summary, FACILITATOR, [], purpose=purpose, text=summary, through=through, clamped=answer.clamped
-        )
+        self._entity(Summary, FACILITATOR, [], purpose=purpose, text=summary, through=through, clamped=answer.clamped)
         return summary
 
     async def _compact(self) -> None:
@@ -327,10 +326,14 @@ class RoundtableSession:
         self.transcript.compact(count, summary, room // 3)
 
     def _transcript_room(self) -> int:
+        own = int(self.program.memory) * NOTE_TOKENS
+        return max(300, self._prompt_room() - own - self._board_limit())
+
+    def _prompt_room(self) -> int:
+        """Return what the prompt budget leaves beside what every participant's prompt holds."""
         sketches = [tokens(self._who(p)) for p in self.session.personas]
         fixed = _TASK_TOKENS + tokens(self.topic) + tokens(self.rules) + max(sketches, default=0)
-        own = int(self.program.memory) * 200
-        return max(300, int(self.program.prompt_tokens) - fixed - own - self._board_limit())
+        return int(self.program.prompt_tokens) - fixed
 
     def _board_limit(self) -> int:
         return int(self.program.prompt_tokens) // 6
@@ -343,15 +346,17 @@ class RoundtableSession:
         if self._enough():
             return
         self._emit(Phase, phase="ideation", reason=self.cut or "the discussion is over")
-        began, late = self.run.minute, False
-        while not late and (proposers := [p for p in self.session.seated if self.quotas.ideas_left(p) > 0]):
+        end = self.run.minute + float(self.program.ideation_minutes)
+        while self.run.minute < end and (proposers := self._proposers()):
             self.run.turn += 1
             self._closing(2 * len(self.session.seated))
             if self._enough():
                 break
             await self._compact()
             await self._round(proposers)
-            late = self.run.minute - began >= float(self.program.ideation_minutes)
+
+    def _proposers(self) -> list[str]:
+        return [p for p in self.session.seated if self.quotas.ideas_left(p) > 0]
 
     def _enough(self) -> bool:
         """Say whether to go straight to the vote: a session cut short still needs an idea to vote on."""
@@ -429,7 +434,7 @@ class RoundtableSession:
         self.run.turn += 1
         self._emit(Phase, phase="voting", reason=self.cut or "all ideas are up")
         voters = self.session.seated
-        board = whiteboard(self.session, int(self.program.prompt_tokens) - 2 * _TASK_TOKENS, full=True)
+        board = whiteboard(self.session, max(300, self._prompt_room()), full=True)
         answers = await asyncio.gather(*(self._ballot(p, board) for p in voters))
         for persona, answer in zip(voters, answers, strict=True):
             if answer is not None:
@@ -465,9 +470,7 @@ class RoundtableSession:
             self._silent("vote", persona, answer)
             return
         voted = self.quotas.voted(persona)
-        counted = count_ballot(
-            answer.votes, ideas, self._own(persona), voted, self.quotas.votes_left(persona)
-        )
+        counted = count_ballot(answer.votes, ideas, self._own(persona), voted, self.quotas.votes_left(persona))
         reason = clean(answer.reason)
         self._emit(Ballot, persona=persona, ideas=counted.votes, dropped=counted.dropped, reason=reason)
         for idea in counted.votes:

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .budget import Budget, Usage
+from salon.errors import LogError
+
+from .budget import Budget
 from .calls import Answer, CallProgress, Desk
+from .control import Control
 from .embedding import Embedder
 from .events import Entity, Event, Failure
 from .lineage import check_citations
@@ -26,18 +29,8 @@ __all__ = ["WORDS_PER_MINUTE", "WRAP_UP", "Control", "Run"]
 
 WORDS_PER_MINUTE = 150
 WRAP_UP = "asked to wrap up"
+_STEPS = 4  # calls in sequence of one more turn, a round of ideas and the vote
 E = TypeVar("E", bound=Event)
-
-
-@dataclass
-class Control:
-    """How someone outside steers a running session.
-
-    Attributes:
-        wrap_up: Set it to end the phase and vote on what is there.
-    """
-
-    wrap_up: bool = False
 
 
 @dataclass
@@ -71,9 +64,7 @@ class Run:
     _started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._before = max(
-            (v["seconds"] for k, v in self.log.recorded.readings.items() if k.endswith("/clock")), default=0.0
-        )
+        self._before = self.log.recorded.seconds
 
     def elapsed(self) -> float:
         """Return the seconds this session has run, those before a resume included."""
@@ -116,45 +107,54 @@ class Run:
 
     def reading(self, key: str, take: Callable[[], Any]) -> Any:
         """Return the recorded reading under a key, or take and record it (a JSON value)."""
-        readings = self.log.recorded.readings
-        if key not in readings:
+        if not self._on_record(key):
             self.log.reading(key, take())
-        return readings[key]
+        return self.log.recorded.readings[key]
 
     async def slow_reading(self, key: str, take: Callable[[], Any]) -> Any:
         """Like ``reading``, for one that takes long: it is taken in a thread."""
-        readings = self.log.recorded.readings
-        if key not in readings:
+        if not self._on_record(key):
             self.log.reading(key, await asyncio.to_thread(take))
-        return readings[key]
+        return self.log.recorded.readings[key]
+
+    def _on_record(self, key: str) -> bool:
+        known = key in self.log.recorded.readings
+        if not known and self.desk.offline:
+            raise LogError(
+                "The session cannot be run over its log",
+                f"it lacks the reading {key}",
+                "Resume the session to take it; a log that was changed has to be started anew.",
+            )
+        return known
+
+    def heard(self, key: str) -> str:
+        """Return what the person said by this point of the session without being asked, or an empty string."""
+        if key not in self.log.recorded.readings and not self.desk.offline and not self.log.behind:
+            said = self.control.taken()
+            if said:
+                self.log.reading(key, said)
+        return str(self.log.recorded.readings.get(key, ""))
 
     def closing(self, ahead_calls: int) -> str:
         """Return why it is time to come to an end, or an empty string.
 
+        A session that is run again decides by its record; it decides anew only where it was interrupted.
+
         Args:
             ahead_calls: How many calls one more turn and the vote will take.
         """
-        if self.reading_if(f"t{self.turn:04}/wrap_up", self.control.wrap_up):
+        wish, clock = f"t{self.turn:04}/wrap_up", f"t{self.turn:04}/clock"
+        now = not self.log.behind and not self.desk.offline
+        if now and self.control.wrap_up:
+            self.reading(wish, lambda: True)
+        if wish in self.log.recorded.readings:
             return WRAP_UP
-        if self.budget == Budget():
-            return ""
-        key = f"t{self.turn:04}/clock"
-        return str(self.reading(key, lambda: self._clock(ahead_calls))["closing"])
-
-    def reading_if(self, key: str, now: bool) -> bool:
-        """Record a wish from outside once it is made; return whether it was made by this point."""
-        if now and key not in self.log.recorded.readings:
-            self.log.reading(key, True)
-        return key in self.log.recorded.readings
+        if clock in self.log.recorded.readings or (now and self.budget != Budget()):
+            return str(self.reading(clock, lambda: self._clock(ahead_calls))["closing"])
+        return ""
 
     def _clock(self, ahead_calls: int) -> dict[str, Any]:
-        seconds = self.elapsed()
-        spent, mean = self.desk.spent, self.desk.mean_call()
-        spent.seconds = seconds
-        ahead = Usage(
-            calls=ahead_calls,
-            prompt_tokens=ahead_calls * mean.prompt_tokens,
-            completion_tokens=ahead_calls * mean.completion_tokens,
-            usd=ahead_calls * mean.usd,
-        )
-        return {"seconds": round(seconds, 3), "closing": self.budget.closing(spent, ahead)}
+        spent = self.desk.spent
+        spent.seconds = self.elapsed()
+        closing = self.budget.closing(spent, self.desk.account.ahead(ahead_calls, _STEPS))
+        return {"seconds": round(spent.seconds, 3), "closing": closing}

@@ -14,12 +14,14 @@ from math import log
 from pathlib import Path
 from typing import Any, Literal
 
+from salon.errors import OutputError
+
 from .budget import Usage
 from .diversity import pairwise_distance
 from .embedding import Embedder
 from .events import EVERYONE, Comment, Entity, Event, Failure, Idea, Joined, Left, Phase, Vote, visible_to
 from .lineage import Lineage
-from .log import Recorded
+from .log import LOG_NAME, Recorded, SessionLog
 from .trajectory import Plan, Point, actual
 
 __all__ = ["Measures", "RankedIdea", "Session", "Status"]
@@ -59,7 +61,8 @@ class Measures:
     Attributes:
         ideas: Ideas on the whiteboard.
         depth: Mean influence depth of the ideas, in edges of the longest citation chain.
-        absorption: Mean share of the discussion's public entities by other personas among an idea's ancestors.
+        absorption: Mean share of the discussion's public entities by other personas among an idea's ancestors;
+            0 where there was no discussion.
         distance: Mean pairwise distance (1 - cosine) of the ideas, title and description together.
         balance: Evenness of talk: normalised entropy of the personas' shares of contributions, 0 to 1.
         citations_dropped: Citations that named something unknown, invisible or itself, or repeated an id.
@@ -192,8 +195,8 @@ class Session:
 
     @property
     def topic(self) -> str:
-        """What the session was about."""
-        return str(self.header["inputs"].get("topic", ""))
+        """What the session was about: its topic, task or problem."""
+        return str(next(iter(self.header["inputs"].values())))
 
     @property
     def votes(self) -> dict[str, list[Vote]]:
@@ -206,9 +209,10 @@ class Session:
 
     @property
     def ideas(self) -> list[RankedIdea]:
-        """The ideas, best first; among equals the earlier one."""
+        """The ideas, best first; among equals one that is not superseded, then the earlier one."""
         votes = self.votes
-        ordered = sorted(votes, key=lambda name: -len(votes[name]))
+        superseded = {idea.supersedes for idea in self.board}
+        ordered = sorted(votes, key=lambda name: (-len(votes[name]), name in superseded))
         return [self._ranked(rank, name, votes[name]) for rank, name in enumerate(ordered, 1)]
 
     def _ranked(self, rank: int, name: str, votes: list[Vote]) -> RankedIdea:
@@ -231,9 +235,10 @@ class Session:
         """The citation graph of all entities."""
         return Lineage.of((e.id, e.author, e.cites) for e in self.entities.values())
 
-    def plan(self) -> Plan:
-        """Return what the session was planned to bring, with its expected course."""
-        return Plan.of(self.header["program"]["state"], len(self.personas))
+    def plan(self) -> Plan | None:
+        """Return what a roundtable was planned to bring, with its expected course; None for other sessions."""
+        state = self.header["program"]["state"]
+        return Plan.of(state, len(self.personas)) if "ideation_minutes" in state else None
 
     def trajectory(self) -> list[Point]:
         """Return the actual course: ideas and votes that existed at each minute."""
@@ -267,7 +272,7 @@ class Session:
 
         lineage, discussion = self.lineage, self.discussion_ids()
         depths = lineage.depths()
-        absorbed = [lineage.absorption(idea.id, discussion) for idea in ideas]
+        absorbed = [lineage.absorption(idea.id, discussion) if discussion else 0.0 for idea in ideas]
         distance = None
         if len(ideas) > 1:
             encoder = embedder or Embedder(self.header["settings"].get("embedder"))
@@ -278,7 +283,7 @@ class Session:
             ideas=len(ideas),
             depth=mean("depth", [float(depths[idea.id]) for idea in ideas], "no ideas"),
             absorption=mean(
-                "absorption", [a for a in absorbed if a is not None], "no ideas, or no discussion by others"
+                "absorption", [a for a in absorbed if a is not None], "no ideas, or nothing said by others"
             ),
             distance=distance,
             balance=self._balance(undefined),
@@ -287,6 +292,20 @@ class Session:
             failures=sum(isinstance(e, Failure) for e in self.events),
             undefined=undefined,
         )
+
+    def save(self, folder: str | Path) -> None:
+        """Write the log and the result files into a folder, which must not hold a session yet.
+
+        Raises:
+            OutputError: If it does, or if it cannot be written.
+        """
+        from .files import write_results  # files reads sessions, so it cannot be imported above
+
+        place = Path(folder)
+        if self.log is None or (place / LOG_NAME).exists():
+            raise OutputError(f"The session cannot be saved in {place}", "there is a session already")
+        SessionLog(place, self.log).close()
+        write_results(self, place)
 
     def _balance(self, undefined: dict[str, str]) -> float | None:
         counts = list(self.contributions.values())

@@ -9,6 +9,7 @@ from .text import excerpt
 __all__ = ["story"]
 
 _QUOTE = 160
+_ENDS = 6  # steps told at either end of a long chain
 
 
 def story(session: Session, idea: str) -> str:
@@ -31,13 +32,13 @@ def story(session: Session, idea: str) -> str:
         lines.append(f"It builds on {_told(session, session.entities[name], entity.author)}")
     chain = lineage.longest_chain(idea)
     if len(chain) > 2:
-        steps = " → ".join(f"{name} ({session.label(session.entities[name].author)})" for name in chain)
-        lines.append(f"Longest chain, {len(chain) - 1} steps: {steps}.")
+        steps = [f"{name} ({session.label(session.entities[name].author)})" for name in chain]
+        if len(steps) > 2 * _ENDS:
+            steps[_ENDS:-_ENDS] = ["…"]
+        lines.append(f"Longest chain, {len(chain) - 1} steps: {' → '.join(steps)}.")
     others = {session.label(lineage.authors[a]) for a in ancestors} - {session.label(entity.author)}
     if others:
-        lines.append(
-            f"In all, {len(ancestors)} earlier contributions led to it, also by {', '.join(sorted(others))}."
-        )
+        lines.append(f"In all, {len(ancestors)} earlier contributions led to it, also by {', '.join(sorted(others))}.")
     return "\n".join(lines)
 
 

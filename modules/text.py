@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "excerpt", "neutral", "tokens", "words"]
+__all__ = ["clean", "excerpt", "fitted", "neutral", "tokens", "words"]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u2028\u2029\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MARKER = re.compile(r"\[\[(?=\s*##)|(?<=##)(\s*)\]\]")
-_SPECIAL = re.compile(r"<(?=\||/?think\b|<CUSTOM-TYPE|/?s>)", re.IGNORECASE)
+_SPECIAL = re.compile(
+    r"<(?=[|｜]|/?think|/?(?:s|bos|eos|start_of_turn|end_of_turn)>|</?SYS|<CUSTOM-TYPE)|\[(?=/?INST\])",
+    re.IGNORECASE,
+)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
@@ -24,17 +27,29 @@ def neutral(text: str) -> str:
     """
     text = " ".join(clean(text).split())
     text = _MARKER.sub(lambda m: "[ [" if m.group().startswith("[") else f"{m.group(1)}] ]", text)
-    return _SPECIAL.sub("< ", text)
+    return _SPECIAL.sub(r"\g<0> ", text)
 
 
 def excerpt(text: str, limit: int) -> str:
     """Return the text on one line, cut at a word to at most ``limit`` characters."""
     text = " ".join(text.split())
-    if len(text) <= limit:
-        return text
-    cut = text[: limit - 1]
+    return text if len(text) <= limit else _cut(text, limit - 1)
+
+
+def _cut(text: str, at: int) -> str:
+    """Cut a text at a word, no later than ``at``, and say so by an ellipsis."""
+    cut = text[:at]
     space = cut.rfind(" ")
-    return (cut[:space] if space > limit // 2 else cut).rstrip(" ,;:.") + "…"
+    return (cut[:space] if space > at // 2 else cut).rstrip(" ,;:.") + "…"
+
+
+def fitted(text: str, limit: int) -> str:
+    """Return the text on one line, cut at a word to at most ``limit`` tokens."""
+    text = " ".join(text.split())
+    if tokens(text) <= limit:
+        return text
+    head = text.encode("utf-8", "replace")[: 3 * limit - 3].decode("utf-8", "ignore")
+    return _cut(text, len(head))
 
 
 def words(text: str) -> int:

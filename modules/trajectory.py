@@ -49,7 +49,8 @@ class Plan:
     def of(cls, tunables: Mapping[str, Any], personas: int) -> Plan:
         """Return the plan of a roundtable, from its tunables' saved state and its number of personas."""
         value = {name: state["value"] for name, state in tunables.items() if "value" in state}
-        minutes = value["minutes"] if "minutes" in value else value["turns"] * MINUTES_PER_TURN
+        bounds = {"minutes": 1.0, "turns": MINUTES_PER_TURN}
+        minutes = min(value[name] * length for name, length in bounds.items() if name in value)
         return cls(minutes, value["ideation_minutes"], personas * value["ideas"], personas * value["votes"])
 
     def expected(self) -> list[Point]:

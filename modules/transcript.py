@@ -20,12 +20,15 @@ from .events import (
     visible_to,
 )
 from .session import Session
-from .text import excerpt, neutral, tokens
+from .text import excerpt, fitted, neutral, tokens
 
-__all__ = ["Transcript", "notes", "whiteboard"]
+__all__ = ["NOTE_TOKENS", "Transcript", "notes", "whiteboard"]
 
 _GIST = 80  # characters kept of an older entity that is still cited
+_OLDER = 160  # characters kept of a persona's own earlier thoughts
+_SHORTEST = 7  # tokens of a description below which titles stand alone
 _NOTHING = "(nothing yet)"
+NOTE_TOKENS = 200  # most that a note may cost
 
 
 class Transcript:
@@ -38,6 +41,7 @@ class Transcript:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._lines: list[tuple[str, str]] = []
+        self._older: set[str] = set()
         self._head = ""
         self._cost = 0
 
@@ -53,9 +57,7 @@ class Transcript:
     @property
     def text(self) -> str:
         """The transcript as prompts show it."""
-        return (
-            "\n".join([*([self._head] if self._head else []), *(line for _, line in self._lines)]) or _NOTHING
-        )
+        return "\n".join([*([self._head] if self._head else []), *(line for _, line in self._lines)]) or _NOTHING
 
     @property
     def cost(self) -> int:
@@ -78,31 +80,35 @@ class Transcript:
     def compact(self, count: int, summary: str, keep: int) -> None:
         """Replace the oldest ``count`` lines by a summary and by gists of what later entities cite.
 
+        The newest line stays in any case, shortened if it alone costs more than ``keep``.
+
         Args:
             count: Lines to replace.
             summary: What they said; may be empty if no summary could be had.
             keep: Most tokens the replacement may cost; gists of older entities give way first.
         """
-        old = {name for name, _ in self._lines[:count] if name}
-        later = self._cited_later(old)
-        cited = [name for name in self._session.entities if name in old and name in later]
+        count = min(count, len(self._lines) - 1)
+        self._older.update(name for name, _ in self._lines[:count] if name)
+        later = self._cited_later()
+        cited = [name for name in self._session.entities if name in self._older and name in later]
+        told = fitted(f"Earlier: {neutral(summary)}", keep) if summary else ""
         gists: list[str] = []
-        left = keep - tokens(summary)
+        left = keep - tokens(told)
         for name in reversed(cited):
             gist = self._gist(name)
             left -= tokens(gist) + 1
             if left < 0:
                 break
             gists.append(gist)
-        self._head = "\n".join(
-            part for part in (f"Earlier: {neutral(summary)}" if summary else "", *gists[::-1]) if part
-        )
+        self._head = "\n".join(part for part in (told, *gists[::-1]) if part)
         self._lines = self._lines[count:]
+        if len(self._lines) == 1:
+            self._lines = [(name, fitted(line, keep)) for name, line in self._lines]
         self._cost = tokens(self._head) + sum(tokens(line) + 1 for _, line in self._lines)
 
-    def _cited_later(self, old: set[str]) -> set[str]:
-        entities = self._session.entities.values()
-        return {c for e in entities if e.id not in old and not isinstance(e, Thought) for c in e.cites}
+    def _cited_later(self) -> set[str]:
+        later = (e for e in self._session.entities.values() if e.id not in self._older)
+        return {cited for entity in later if not isinstance(entity, Thought) for cited in entity.cites}
 
     def _gist(self, name: str) -> str:
         entity = self._session.entities[name]
@@ -129,13 +135,17 @@ class Transcript:
 
 
 def notes(session: Session, persona: str, last: int) -> str:
-    """Return what a persona alone sees: its own last thoughts and words meant for it alone."""
+    """Return what a persona alone sees: its own last thoughts and words meant for it alone.
+
+    The newest stands in full, older ones are shortened: this part of a prompt is shared with no other.
+    """
+    own = session.own_entities(persona, last)
     lines = []
-    for entity in session.own_entities(persona, last):
+    for entity in own:
         text = neutral(getattr(entity, "text", ""))
-        lines.append(
-            f"{entity.id} {'Facilitator, to you' if isinstance(entity, Facilitation) else 'You'}: {text}"
-        )
+        said = fitted(text, NOTE_TOKENS - 10) if entity is own[-1] else excerpt(text, _OLDER)
+        who = "Facilitator, to you" if isinstance(entity, Facilitation) else "You"
+        lines.append(f"{entity.id} {who}: {said}")
     return "\n".join(lines) or _NOTHING
 
 
@@ -152,9 +162,9 @@ def whiteboard(session: Session, limit: int, full: bool = False) -> str:
         return _NOTHING
     heads = [f"{i.id} {neutral(i.title)} ({session.label(i.author)})" for i in ideas]
     if full:
-        room = max(0, (limit - sum(tokens(h) + 3 for h in heads)) * 3 // len(ideas))
-        bodies = [excerpt(neutral(i.description), max(room, 20)) for i in ideas]
-        if room >= 20:
+        room = (limit - sum(tokens(h) + 3 for h in heads)) // len(ideas)
+        if room >= _SHORTEST:
+            bodies = (fitted(neutral(idea.description), room) for idea in ideas)
             heads = [f"{head}: {body}" for head, body in zip(heads, bodies, strict=True)]
     while len(heads) > 1 and sum(tokens(h) + 1 for h in heads) > limit:
         heads.pop(0)

@@ -72,7 +72,8 @@ def choose_speaker(
             return Choice(name, 1, "was addressed by name")
     eager = {n: b for n, b in others.items() if b.wants and b.eagerness >= threshold}
     if eager:
-        weights = [b.eagerness * fairness**b.silent for b in eager.values()]
+        longest = max(b.silent for b in eager.values())  # weights are relative to its, so none overflows
+        weights = [b.eagerness * fairness ** (b.silent - longest) for b in eager.values()]
         name = draw.choices(list(eager), weights if sum(weights) > 0 else None)[0]
         return Choice(name, 2, f"was eager ({eager[name].eagerness:g} of 10)")
     least = min(bid.heard for bid in others.values())

@@ -41,9 +41,13 @@ __all__ = [
     "Long",
     "Name",
     "Number",
+    "OptionalLong",
     "OptionalName",
+    "OptionalPassage",
     "OptionalShort",
     "Passage",
+    "Percent",
+    "Place",
     "Rating",
     "Short",
     "Text",
@@ -174,6 +178,20 @@ class Confidence(Number):
     high = 10
 
 
+class Percent(Number):
+    """A share in percent, from 0 to 100."""
+
+    low = 0
+    high = 100
+
+
+class Place(Number):
+    """The number of an entry in a numbered list, from 1; the list's length is for the caller to hold it to."""
+
+    low = 1
+    high = 999
+
+
 # ---------------------------------------------------------------- texts
 
 
@@ -243,10 +261,22 @@ class Passage(Text):
     limit = 600
 
 
+class OptionalPassage(Passage):
+    """A paragraph, or ""."""
+
+    optional = True
+
+
 class Long(Text):
     """Several paragraphs, at most 1200 characters."""
 
     limit = 1200
+
+
+class OptionalLong(Long):
+    """Several paragraphs, or ""."""
+
+    optional = True
 
 
 class Name(Text):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import dspy
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from .fields import Long, Name, Short
+from .fields import Long, Name, OptionalShort
 
-__all__ = ["CastPersonas", "Persona", "Seat", "SketchPersona"]
+__all__ = ["CastExperts", "CastPersonas", "Persona", "Seat", "SketchPersona"]
+
+
+Filled = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class Persona(BaseModel):
@@ -22,9 +27,9 @@ class Persona(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(min_length=1)
-    sketch: str = Field(min_length=1)
-    role: str = ""
+    name: Filled
+    sketch: Filled
+    role: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     extra: dict[str, str] = {}
 
 
@@ -32,7 +37,7 @@ class Seat(BaseModel):
     """A person in one line."""
 
     name: Name
-    role: Short
+    role: OptionalShort
 
 
 class CastPersonas(dspy.Signature):
@@ -59,3 +64,15 @@ class SketchPersona(dspy.Signature):
     cast: str = dspy.InputField(desc="names and roles of everyone in the session")
     persona: str = dspy.InputField(desc="whom to sketch")
     sketch: Long = dspy.OutputField(desc="60 to 80 words")
+
+
+class CastExperts(dspy.Signature):
+    """Cast the experts for a conversation with a person about the problem.
+
+    Pick fields that touch the problem from sides that seldom meet, one of them far away. Each gets a plausible
+    full name, all different, and a role of at most six words that names the field.
+    """
+
+    topic: str = dspy.InputField(desc="the person's problem")
+    request: str = dspy.InputField(desc="how many experts are needed")
+    people: list[Seat] = dspy.OutputField(desc="the cast")

@@ -70,16 +70,15 @@ class Speak(dspy.Signature):
     notes: str = dspy.InputField(desc=_NOTES)
     comment: Passage = dspy.OutputField(desc="what you say, in at most 60 words")
     cites: Citations = dspy.OutputField(desc=_CITES, default=[])
-    nominates: OptionalName = dspy.OutputField(
-        desc="who should speak next, by name; empty for nobody", default=""
-    )
+    nominates: OptionalName = dspy.OutputField(desc="who should speak next, by name; empty for nobody", default="")
 
 
 class Propose(dspy.Signature):
-    """Put one idea for the topic on the whiteboard, as the persona.
+    """Put one new idea on the whiteboard that belongs to the topic.
 
-    It must differ in its core from every idea that is there, be concrete enough to picture in use, and grow
-    out of what was said. Say what it is, for whom, and how it works, in at most 60 words.
+    Start from one small moment of the persona's life where the topic could help. Then say what the idea does
+    in that moment, as if you saw it work: one thing, named by what it does and not by how good it is. Write
+    about the idea, not about the persona. It must differ from everything on the whiteboard.
     """
 
     topic: str = dspy.InputField(desc=_TOPIC)
@@ -88,8 +87,9 @@ class Propose(dspy.Signature):
     whiteboard: str = dspy.InputField(desc=_BOARD)
     persona: str = dspy.InputField(desc=_PERSONA)
     notes: str = dspy.InputField(desc=_NOTES)
-    title: Title = dspy.OutputField(desc="three to eight words")
-    description: Passage = dspy.OutputField(desc="at most 60 words")
+    moment: OptionalShort = dspy.OutputField(desc="a moment in the persona's day, in at most 12 words", default="")
+    title: Title = dspy.OutputField(desc="the idea in three to eight words")
+    description: Passage = dspy.OutputField(desc="what it does in that moment and how, in at most 50 words")
     cites: Citations = dspy.OutputField(desc=_CITES, default=[])
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import copy
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -51,3 +52,33 @@ def loopback() -> Iterator[LoopbackServer]:
     """A chat server that answers at once."""
     with LoopbackServer() as server:
         yield server
+
+
+@pytest.fixture
+def quick_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every ``Embedder`` vectors that cost nothing, where no two texts are alike."""
+    import numpy as np
+    from salon.modules import Embedder
+
+    def spread(texts: list[str]) -> Any:
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
+        return np.stack([np.random.default_rng(seed).normal(size=64) for seed in seeds])
+
+    monkeypatch.setattr(Embedder, "_encoder", lambda _: spread)
+
+
+@pytest.fixture
+def roundtable(quick_embeddings: None) -> Callable[..., Any]:
+    """Make a Roundtable of so many people, of two turns and one idea each unless told otherwise."""
+    from salon import Roundtable
+
+    people = [
+        {"name": "Ada", "sketch": "Ada repairs bicycles and hates waste."},
+        {"name": "Bo", "sketch": "Bo nurses at night and sleeps by day."},
+        {"name": "Cy", "sketch": "Cy teaches maths to adults in a village."},
+    ]
+
+    def make(count: int = 3, **settings: Any) -> Any:
+        return Roundtable(**{"personas": people[:count], "turns": 2, "ideas": 1, "votes": 2, **settings})
+
+    return make

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 
-from salon import embedded, weights
+from salon import embedded, embedded_server, weights
 from salon.errors import EmbeddedModelError
 
 STAND_IN = """
@@ -162,7 +162,7 @@ def test_another_model_replaces_it(stand_in: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"GGUF BROKEN", "this model cannot be loaded"), (b"GGUF CRASH", "ended with code -6")],
+    [(b"GGUF BROKEN", "model cannot be loaded"), (b"GGUF CRASH", "ended with code -6")],
 )
 def test_a_failed_start_names_its_log(stand_in: Path, content: bytes, why: str) -> None:
     stand_in.write_bytes(content)
@@ -229,6 +229,19 @@ def test_loopback_calls_bypass_a_proxy(stand_in: Path, monkeypatch: pytest.Monke
     assert urllib.request.proxy_bypass("example.org")
 
 
+@pytest.mark.parametrize(("setting", "threads"), [("3", 3), ("0", 1)])
+def test_the_number_of_threads_can_be_set(
+    monkeypatch: pytest.MonkeyPatch, setting: str, threads: int
+) -> None:
+    monkeypatch.setenv("SALON_THREADS", setting)
+    assert embedded_server.cores() == threads
+
+
+def test_every_core_is_used_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SALON_THREADS", raising=False)
+    assert 1 <= embedded_server.cores() <= (os.cpu_count() or 1)
+
+
 # ---- the real model -------------------------------------------------------------------------------------
 
 
@@ -236,12 +249,16 @@ def test_loopback_calls_bypass_a_proxy(stand_in: Path, monkeypatch: pytest.Monke
 def real() -> Iterator[Any]:
     """An LM on the real server, which is shared by the tests of this module."""
     pytest.importorskip("xllamacpp")
-    if weights.look().source in {"nothing", "hub"}:
-        pytest.skip("the embedded model's packages are not installed")
-    from salon.lm import lm
+    from salon.models import lm
 
-    yield lm("embedded", cache=False, temperature=0.0)
-    embedded.close()
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("SALON_MODEL", "SALON_CACHE", "SALON_LM"):
+            environment.delenv(name, raising=False)
+        if weights.look().source in {"nothing", "hub"}:
+            pytest.skip("the embedded model's packages are not installed")
+        embedded.close()
+        yield lm("embedded", cache=False, temperature=0.0)
+        embedded.close()
 
 
 class Idea(pydantic.BaseModel):
@@ -255,10 +272,10 @@ def test_a_schema_is_obeyed(real: Any) -> None:
     import dspy
 
     class Ideas(dspy.Signature):
-        """Give two short ideas on the topic."""
+        """Give one short idea on the topic."""
 
         topic: str = dspy.InputField()
-        ideas: Annotated[list[Idea], pydantic.Field(min_length=2, max_length=2)] = dspy.OutputField()
+        ideas: Annotated[list[Idea], pydantic.Field(min_length=1, max_length=1)] = dspy.OutputField()
 
     with dspy.context(lm=real, adapter=dspy.JSONAdapter()):
         ideas = dspy.Predict(Ideas)(topic="A picnic in the rain").ideas
@@ -311,7 +328,7 @@ def test_its_key_is_in_nothing_dspy_shows_or_saves(real: Any) -> None:
 
 @pytest.mark.embedded
 def test_an_lm_made_before_a_crash_works_after_it(real: Any) -> None:
-    from salon.lm import lm
+    from salon.models import lm
 
     server = embedded.serve()
     server.process.kill()

@@ -13,11 +13,32 @@ from salon.errors import SalonError, UserError
 if TYPE_CHECKING:
     from salon.data.personas import load_personas
     from salon.library import load, replay, resume
-    from salon.lm import lm
-    from salon.modules import Budget, Control, Embedder, Roundtable, Session, Tunable
+    from salon.models import lm
+    from salon.modules import (
+        BASELINES,
+        Budget,
+        Chat,
+        Control,
+        Debate,
+        Embedder,
+        Roundtable,
+        Session,
+        SessionSet,
+        Tunable,
+        YesAnd,
+        asessions,
+        sessions,
+    )
     from salon.signatures import Persona
 
 _HOME = {
+    "sessions": "salon.modules",
+    "asessions": "salon.modules",
+    "YesAnd": "salon.modules",
+    "SessionSet": "salon.modules",
+    "Debate": "salon.modules",
+    "Chat": "salon.modules",
+    "BASELINES": "salon.modules",
     "Budget": "salon.modules",
     "Control": "salon.modules",
     "Embedder": "salon.modules",
@@ -25,7 +46,7 @@ _HOME = {
     "Roundtable": "salon.modules",
     "Session": "salon.modules",
     "Tunable": "salon.modules",
-    "lm": "salon.lm",
+    "lm": "salon.models",
     "load": "salon.library",
     "load_personas": "salon.data.personas",
     "replay": "salon.library",
@@ -33,20 +54,27 @@ _HOME = {
 }
 
 __all__ = [
+    "BASELINES",
     "Budget",
+    "Chat",
     "Control",
+    "Debate",
     "Embedder",
     "Persona",
     "Roundtable",
     "SalonError",
     "Session",
+    "SessionSet",
     "Tunable",
     "UserError",
+    "YesAnd",
+    "asessions",
     "lm",
     "load",
     "load_personas",
     "replay",
     "resume",
+    "sessions",
 ]
 __version__ = "0.1.0"
 

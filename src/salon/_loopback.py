@@ -1,11 +1,11 @@
 """The inside of the loopback server: reading a request, inventing an answer, speaking HTTP.
 
 A request is read for its output fields, each with a JSON schema. They come from the request's
-``response_format``, else from the system message of DSPy's JSON or chat adapter; a request with none is plain
-text. Inventing an answer is filling those schemas from a random generator seeded by the messages and the
-server's seed alone, so that equal requests get equal answers in any process. HTTP is one
-``asyncio.Protocol`` per connection: requests of a connection are answered in order, and a client that hangs
-up cancels the work on its request.
+``response_format``, else from the system message of DSPy's JSON or chat adapter, else from the task in a
+prompt of salon's own; a request with none is plain text. Inventing an answer is filling those schemas from a
+random generator seeded by the messages and the server's seed alone, so that equal requests get equal answers
+in any process. HTTP is one ``asyncio.Protocol`` per connection: requests of a connection are answered in
+order, and a client that hangs up cancels the work on its request.
 """
 
 from __future__ import annotations
@@ -126,6 +126,9 @@ class ChatRequest:
     def _plan(self) -> tuple[Literal["json", "chat", "plain"], dict[str, Schema]]:
         system = "\n\n".join(_content(m) for m in self.messages if m.get("role") in ("system", "developer"))
         style, described = read_system(system)
+        if style == "plain":
+            asked = [_content(m) for m in self.messages if m.get("role") == "user"]
+            style, described = read_task(asked[-1] if asked else "")
         wanted = self.body.get("response_format")
         if not isinstance(wanted, dict) or wanted.get("type") not in ("json_schema", "json_object"):
             return style, described
@@ -143,7 +146,7 @@ def _content(message: dict[str, Any]) -> str:
 
 def properties(schema: Schema) -> dict[str, Schema]:
     """The properties of an object schema, each carrying the definitions of the whole."""
-    root = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    root: Schema = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
     top = _resolve(schema, root)
     parts = top.get("properties", {})
     return {name: {**part, **root} for name, part in parts.items() if isinstance(part, dict)}
@@ -170,6 +173,28 @@ def read_system(system: str) -> tuple[Literal["json", "chat", "plain"], dict[str
         return "plain", {}
     notes = dict(re.findall(r"^\[\[ ## (\w+) ## \]\]\n(.*)$", structure, re.M))
     return "chat", {name: _noted(notes.get(name, ""), text) for name, text in limits.items()}
+
+
+_TASK = re.compile(r"^\[\[ ## task ## \]\]\n(.*?)(?=\n\n\[\[ ## |\n\nRespond with |\Z)", re.M | re.S)
+_HEADINGS: dict[Literal["json", "chat"], str] = {
+    "json": "\nOutputs will be a JSON object with the following fields:\n",
+    "chat": "\nAnswer in sections headed like these, and end with [[ ## completed ## ]]:\n",
+}
+
+
+def read_task(asked: str) -> tuple[Literal["json", "chat", "plain"], dict[str, Schema]]:
+    """Find the style and the output fields in the task of salon's own prompts, which is in a user message."""
+    task = _TASK.search(asked)
+    for style, heading in _HEADINGS.items():
+        if task and heading in task[1]:
+            listed = re.findall(r"^- (\w+): (.*)$", task[1].partition(heading)[2], re.M)
+            return style, {name: _noted(_note_of(text), "") for name, text in listed}
+    return "plain", {}
+
+
+def _note_of(text: str) -> str:
+    note = re.search(r"(?:^|; )(must (?:adhere to the JSON schema: |be |exactly match ).*)$", text)
+    return f"# note: the value you produce {note[1]}" if note else ""
 
 
 _KINDS = {
@@ -538,9 +563,7 @@ class Core:
     async def start(self) -> int:
         """Listen; the port is returned."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self.settings.port, backlog=512
-        )
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.settings.port, backlog=512)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
@@ -603,9 +626,7 @@ class Core:
             self.count += 1
             self.in_flight += 1
             self.max_in_flight = max(self.max_in_flight, self.in_flight)
-            request = ChatRequest(
-                body, self.count, started, seed=self.settings.seed, words=self.settings.words
-            )
+            request = ChatRequest(body, self.count, started, seed=self.settings.seed, words=self.settings.words)
             if self.settings.keep:
                 self.requests.append(request)
         return request

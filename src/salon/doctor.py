@@ -18,8 +18,8 @@ from typing import Any
 
 from salon import weights
 from salon.errors import SalonError
-from salon.lm import EMBEDDED, describe, lm
-from salon.redact import redact
+from salon.models import EMBEDDED, lm
+from salon.redact import describe, redact
 
 __all__ = ["Check", "examine", "healthy", "render"]
 
@@ -58,9 +58,7 @@ class Check:
 _Finding = tuple[bool | None, str, str]
 
 
-def examine(
-    model: str | None = None, api_base: str | None = None, api_key: str | None = None
-) -> Iterator[Check]:
+def examine(model: str | None = None, api_base: str | None = None, api_key: str | None = None) -> Iterator[Check]:
     """Examine the installation and one language model; the arguments are those of `salon.lm`."""
     secrets = [api_key] if api_key else []
 

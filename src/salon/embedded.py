@@ -134,9 +134,7 @@ def _start(model: Path, like: Server | None) -> Server:
 def _launch(request: dict[str, Any], model: Path, log: Path) -> Server:
     spawned: Future[subprocess.Popen[bytes]] = Future()
     answered: Future[bytes] = Future()
-    threading.Thread(
-        target=_keep, args=(request, log, spawned, answered), name="salon-embedded", daemon=True
-    ).start()
+    threading.Thread(target=_keep, args=(request, log, spawned, answered), name="salon-embedded", daemon=True).start()
     process = spawned.result()
     try:
         answer = json.loads(answered.result(START_WAIT) or b"{}")

@@ -108,7 +108,13 @@ def _watch_stdin() -> None:
 
 
 def cores() -> int:
-    """The cores this process may use: its affinity, and the quota of its container where there is one."""
+    """Threads to compute with: ``SALON_THREADS``, else every core this process may use.
+
+    That is its affinity, or the quota of its container. Where other programs keep the cores busy, fewer
+    threads are faster: each waits for the slowest at every layer of the model.
+    """
+    with contextlib.suppress(KeyError, ValueError):
+        return max(1, int(os.environ["SALON_THREADS"]))
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text("ascii").split()

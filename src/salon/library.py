@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from salon.errors import OutputError, UserError
+from salon.errors import UserError
+from salon.modules.baselines import Direct, SelfRefine, VerbalizedSampling, Voting
 from salon.modules.budget import Budget
 from salon.modules.calls import CallProgress
+from salon.modules.debate import Debate
 from salon.modules.events import Event
+from salon.modules.files import RESULT_NAMES, write_results
 from salon.modules.log import Recorded, read_log
-from salon.modules.program import PROGRAM_NAME, SessionProgram, run_sync
+from salon.modules.program import SessionProgram, read_program, run_sync
 from salon.modules.roundtable import Roundtable
 from salon.modules.run import Control
 from salon.modules.session import Session
+from salon.modules.yes_and import YesAnd
 
 __all__ = ["PROGRAMS", "ahold_again", "load", "program_of", "replay", "resume"]
 
-PROGRAMS: dict[str, type[SessionProgram]] = {"Roundtable": Roundtable}
+PROGRAMS: dict[str, type[SessionProgram]] = {
+    kind.__name__: kind for kind in (Roundtable, YesAnd, Debate, Direct, Voting, SelfRefine, VerbalizedSampling)
+}
 
 
 def load(folder: str | Path) -> SessionProgram:
@@ -32,14 +37,7 @@ def load(folder: str | Path) -> SessionProgram:
         OutputError: If there is no program.
         UserError: If it does not fit this salon.
     """
-    path = Path(folder) / PROGRAM_NAME
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OutputError(f"There is no program in {folder}", f"it has no {PROGRAM_NAME}") from None
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read", str(error)) from error
-    return program_of(content if isinstance(content, dict) else {})
+    return program_of(read_program(folder))
 
 
 def program_of(content: dict[str, Any]) -> SessionProgram:
@@ -78,7 +76,8 @@ async def ahold_again(
     Args:
         folder: The session's folder.
         lms: LMs by role or persona, as for the program.
-        budget: Hard limits; what the session spent before counts.
+        budget: Hard limits; what the session spent before counts. Where none are set, an interrupted
+            session keeps those it had, and one that ended goes on without.
         control: Lets the caller wrap the session up.
         listen: Told of each event, from the first one on.
         offline: Make no call and write nothing (replay).
@@ -94,8 +93,7 @@ async def ahold_again(
     program.lms = dict(lms or {})
     if max_concurrency is not None:
         program.max_concurrency = max_concurrency
-    if not offline and finished(recorded):
-        offline = True
+    replaying, offline = offline, offline or finished(recorded)
     session = await program.hold(
         seed=recorded.header["seed"],
         out=None if offline else place,
@@ -107,6 +105,8 @@ async def ahold_again(
         **recorded.header["inputs"],
     )
     session.folder = place
+    if offline and not replaying and not all((place / name).exists() for name in RESULT_NAMES):
+        write_results(session, place)
     return session
 
 

@@ -1,4 +1,6 @@
-"""Keys never show: mask them in any text before it is printed, logged or raised.
+"""What may be shown of models and their keys.
+
+Keys never show: mask them in any text before it is printed, logged or raised.
 
 Three kinds of text are masked: the secrets a caller names, the values of environment variables that
 hold keys (``*_API_KEY``, ``*_TOKEN``), and whatever looks like a key (``sk-...``, a bearer token, the
@@ -10,9 +12,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlsplit
 
-__all__ = ["MASK", "redact"]
+__all__ = ["MASK", "describe", "redact"]
 
 MASK = "***"
 
@@ -56,3 +59,21 @@ def _keys_in_environment() -> list[str]:
         for name, value in os.environ.items()
         if name.upper().endswith(_KEY_VARIABLES) and len(value) >= _SHORTEST_KEY
     ]
+
+
+def describe(lm: Any) -> dict[str, Any]:
+    """What a session's header says of an LM: model, address, temperature and token limit; never a key."""
+    settings = getattr(lm, "kwargs", None) or {}
+    base = settings.get("api_base") or settings.get("base_url")
+    return {
+        "model": redact(str(getattr(lm, "model", type(lm).__name__))),
+        "api_base": _address(str(base)) if base else None,
+        "temperature": settings.get("temperature"),
+        "max_tokens": settings.get("max_tokens", settings.get("max_completion_tokens")),
+    }
+
+
+def _address(url: str) -> str:
+    """Return a URL without user, password, query and fragment."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from salon.errors import LMSetupError
 from salon.redact import redact
 
-__all__ = ["EMBEDDED", "describe", "lm"]
+__all__ = ["EMBEDDED", "lm"]
 
 EMBEDDED = "embedded"
 _EMBEDDED_NAMES = {EMBEDDED, "embedded/qwen2.5-1.5b"}
@@ -102,18 +102,6 @@ def lm(
     address = {"api_base": base, "api_key": api_key or _key(provider, base), "timeout": _TIMEOUT}
     given = {setting: value for setting, value in address.items() if value is not None}
     return _make(_schema_lm() if follows else _dspy().LM, name, given | settings)
-
-
-def describe(lm: Any) -> dict[str, Any]:
-    """What a session's header says of an LM: model, host, temperature and token limit; never a key."""
-    settings = getattr(lm, "kwargs", None) or {}
-    base = settings.get("api_base") or settings.get("base_url")
-    return {
-        "model": redact(str(getattr(lm, "model", type(lm).__name__))),
-        "api_base": urlsplit(str(base)).netloc.rpartition("@")[2] or None if base else None,
-        "temperature": settings.get("temperature"),
-        "max_tokens": settings.get("max_tokens", settings.get("max_completion_tokens")),
-    }
 
 
 def _embedded(api_base: str | None, settings: dict[str, Any]) -> Any:

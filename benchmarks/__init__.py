@@ -1,0 +1,1 @@
+"""Measurements of salon itself, as ratios within one run."""

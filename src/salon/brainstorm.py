@@ -1,0 +1,97 @@
+"""``salon brainstorm``: one roundtable, live in the terminal, with its folder of results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from salon.errors import UserError
+from salon.running import budget, default_folder, held, make_models, model_names, prepare, resumption
+
+__all__ = ["command"]
+
+
+def command(options: argparse.Namespace) -> int:
+    """Hold or resume a session as the options say; return the exit code."""
+    if options.resume:
+        return _resumed(options)
+    if not options.topic:
+        raise UserError("There is no topic", "brainstorm needs one", 'Try: salon brainstorm "your topic".')
+    program = _program(options)
+    inputs = program.checked({"topic": options.topic})
+    names = model_names(options, program.roles)
+    expected = _expected(program, inputs["topic"], names)
+    if options.dry_run:
+        return _dry_run(expected, names, options.json)
+    folder = Path(options.out) if options.out else default_folder(inputs["topic"])
+    prepare(folder, options.force)
+    program.lms = make_models(names, options)
+    settings = {"seed": options.seed or 0, "out": folder, "budget": budget(options), **inputs}
+    return held(options, folder, program, expected.calls, lambda **steer: program.hold(**settings, **steer))
+
+
+def _resumed(options: argparse.Namespace) -> int:
+    from salon.library import ahold_again
+    from salon.modules.log import read_log
+
+    folder, program, settings = resumption(options, "Roundtable")
+    topic = read_log(folder).header["inputs"]["topic"]
+    if options.topic and options.topic != topic:
+        raise UserError("A resumed session keeps its topic", "another one was given", "Leave the topic out.")
+    expected = _expected(program, topic, {who: lm.model for who, lm in program.lms.items()})
+    return held(options, folder, program, expected.calls, lambda **steer: ahold_again(folder, **settings, **steer))
+
+
+def _program(options: argparse.Namespace) -> Any:
+    """Build the roundtable, or load the one that was saved and change what the options name."""
+    import salon
+
+    given = {
+        "personas": personas_of(options.personas),
+        "minutes": options.minutes,
+        "turns": options.turns,
+        "ideas": options.ideas,
+        "votes": options.votes,
+        "facilitator": options.facilitator,
+        "embedder": options.embedder,
+        "max_concurrency": options.concurrency,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if not options.program:
+        return salon.Roundtable(**given)
+    saved = salon.load(options.program)
+    if not isinstance(saved, salon.Roundtable):
+        raise UserError(f"{options.program} holds a {type(saved).__name__}", "brainstorm runs a Roundtable")
+    if given.keys() & {"minutes", "turns"}:
+        given = {"minutes": None, "turns": None, **given}
+    return saved.changed(**given)
+
+
+def personas_of(text: str | None) -> Any:
+    """Return what ``--personas`` or ``--experts`` names: a number, a pool's personas, or None."""
+    import salon
+
+    if text is None:
+        return None
+    if re.fullmatch(r"-?\d+", text.strip()):
+        return int(text)
+    return salon.load_personas(text)
+
+
+def _expected(program: Any, topic: str, names: dict[str, str]) -> Any:
+    from salon.estimate import estimate
+
+    return estimate(program, topic, names)
+
+
+def _dry_run(expected: Any, names: dict[str, str], as_json: bool) -> int:
+    """Print what the session is expected to cost; no server was started and no key needed."""
+    if as_json:
+        print(json.dumps({**vars(expected), "models": names}))
+    else:
+        who = ", ".join(f"{role}: {name}" for role, name in names.items())
+        print(f"Expected ({who}): {expected}. Nothing was spent.")
+    return 0

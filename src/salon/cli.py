@@ -1,0 +1,174 @@
+"""The command line. Only the parser lives here; commands are imported when they run, so help is instant.
+
+Results go to stdout, progress to stderr. Exit codes: 0 done, 1 something failed, 2 a mistake in the
+command, 130 stopped by the user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import salon
+from salon.errors import SalonError, UserError
+
+__all__ = ["main", "parser"]
+
+_EPILOG = """\
+examples:
+  salon brainstorm "AI smart glasses for everyday consumers"
+  salon brainstorm "..." --personas pool.csv --turns 20 --lm openai/gpt-5-mini
+  salon brainstorm "..." --lm hosted_vllm/qwen3-8b --api-base http://localhost:8000/v1
+  salon brainstorm --resume salon-runs/20261130-101500-ai-smart-glasses
+  salon chat "How might people recall sent mail?"
+  salon debate "A use for old umbrellas, in at most 60 words" --agents 3 --rounds 1
+  salon replay salon-runs/20261130-101500-ai-smart-glasses
+  salon doctor
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that reports a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"salon: {message}. See `{self.prog} --help`.\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")  # no look-up of prices over the network
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    options = parser().parse_args(arguments)
+    if options.command is None:
+        parser().print_help()
+        return 2
+    try:
+        return int(import_module(f"salon.{options.module}").command(options))
+    except SalonError as error:
+        print(f"salon: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 1
+    except KeyboardInterrupt:
+        print("salon: stopped", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = _Parser(
+        prog="salon",
+        description="Brainstorming with AI that can be called, compiled and measured.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"salon {salon.__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    _brainstorm(commands)
+    _chat(commands)
+    _debate(commands)
+    _replay(commands)
+    _doctor(commands)
+    return top
+
+
+def _command(commands: argparse._SubParsersAction[_Parser], name: str, module: str, summary: str) -> _Parser:
+    command = commands.add_parser(name, help=summary, description=summary)
+    command.set_defaults(module=module)
+    return command
+
+
+def _brainstorm(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Hold a roundtable: personas discuss, propose and vote; ideas come out ranked."
+    command = _command(commands, "brainstorm", "brainstorm", summary)
+    command.add_argument("topic", nargs="?", metavar="TOPIC", help="what to brainstorm about")
+    session = command.add_argument_group("session")
+    session.add_argument("--personas", metavar="N|FILE", help="how many to invent, or a CSV, JSON or YAML pool (5)")
+    session.add_argument("--minutes", type=float, metavar="M", help="bound the discussion on the session clock (5)")
+    session.add_argument("--turns", type=int, metavar="T", help="bound the discussion in turns")
+    session.add_argument("--ideas", type=int, metavar="N", help="ideas each persona may propose (2)")
+    session.add_argument("--votes", type=int, metavar="N", help="votes each persona may cast (5)")
+    session.add_argument(
+        "--facilitator", action=argparse.BooleanOptionalAction, default=None, help="have a facilitator (yes)"
+    )
+    session.add_argument("--program", metavar="DIR", help="use a program saved with program.save(DIR)")
+    session.add_argument("--embedder", metavar="NAME", help="embedding model (packaged all-MiniLM-L6-v2)")
+    _session_options(command, session)
+    command.add_argument("--dry-run", action="store_true", help="print expected calls, tokens and cost; spend nothing")
+
+
+def _debate(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Have agents with different ways of thinking answer a task, revise, and choose one answer."
+    command = _command(commands, "debate", "debating", summary)
+    command.add_argument("task", nargs="?", metavar="TASK", help="the task, with its constraints")
+    session = command.add_argument_group("session")
+    session.add_argument("--agents", type=int, metavar="N", help="how many agents (5)")
+    session.add_argument("--rounds", type=int, metavar="R", help="how often they revise (2)")
+    session.add_argument("--k", type=int, metavar="K", help="how many peers each is shown (2)")
+    session.add_argument("--peers", metavar="WHICH", help="farthest, random, closest or all (farthest)")
+    session.add_argument("--protocol", metavar="HOW", help="simultaneous or one-by-one (simultaneous)")
+    session.add_argument("--lenses", metavar="NAMES", help="comma-separated lenses, or none (the five in order)")
+    session.add_argument(
+        "--preset",
+        choices=("homogeneous", "heterogeneous", "lens-only", "selection-only"),
+        help="a variant of the paper; other options change it",
+    )
+    _session_options(command, session)
+
+
+def _chat(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Brainstorm with experts who speak only when they are confident of adding something."
+    command = _command(commands, "chat", "chatting", summary)
+    command.add_argument("problem", nargs="?", metavar="PROBLEM", help="what to think about")
+    session = command.add_argument_group("session")
+    session.add_argument("--experts", metavar="N|FILE", help="how many to invent, or a pool (the three defaults)")
+    session.add_argument("--threshold", type=float, metavar="X", help="confidence from which experts speak (7)")
+    session.add_argument("--agent-turns", type=int, metavar="N", help="turns of experts before it is yours (4)")
+    session.add_argument("--order", choices=("confidence", "fixed"), help="who speaks (confidence)")
+    session.add_argument("--calibrate", action="store_true", default=None, help="rate experts against themselves")
+    _session_options(command, session)
+
+
+def _session_options(command: argparse.ArgumentParser, session: argparse._ArgumentGroup) -> None:
+    """Add the options that all commands with a session have."""
+    session.add_argument("--seed", type=int, metavar="S", help="decides every random choice (0)")
+    _model_options(command)
+    limits = command.add_argument_group("limits (hard; the session ends in order before it reaches them)")
+    limits.add_argument("--max-usd", type=float, metavar="USD")
+    limits.add_argument("--max-tokens", type=int, metavar="N")
+    limits.add_argument("--max-seconds", type=float, metavar="S")
+    limits.add_argument("--concurrency", type=int, metavar="N", help="most calls in flight (16)")
+    output = command.add_argument_group("output")
+    output.add_argument("--out", metavar="DIR", help="folder for log and results (salon-runs/<time>-<topic>)")
+    output.add_argument("--force", action="store_true", help="overwrite a session that is in the folder")
+    output.add_argument("--resume", metavar="DIR", help="go on with an earlier session")
+    output.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _model_options(command: argparse.ArgumentParser) -> None:
+    models = command.add_argument_group("language model")
+    models.add_argument(
+        "--lm",
+        action="append",
+        metavar="[WHO=]MODEL",
+        help="embedded, or provider/model; WHO is a role (participant, facilitator, sage, judge) or a name; "
+        "may be repeated (SALON_LM, else embedded)",
+    )
+    models.add_argument("--api-base", metavar="URL", help="address of your own server (SALON_API_BASE)")
+    models.add_argument("--api-key", metavar="KEY", help="key (the provider's environment variable)")
+
+
+def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
+    command = _command(commands, "replay", "replay", "Show a recorded session again, without a language model.")
+    command.add_argument("folder", metavar="DIR", help="folder of the session")
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    command = _command(commands, "doctor", "checkup", "Check the installation, the model and the embeddings.")
+    _model_options(command)
+    command.add_argument("--json", action="store_true", help="print the checks as JSON")

@@ -1,0 +1,27 @@
+"""Run by .ci/run with the installed wheel, away from the source tree: a whole session over HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import salon
+from salon.testing import LoopbackProcess
+
+assert "site-packages" in str(salon.__file__), salon.__file__
+for name in salon.__all__:
+    assert getattr(salon, name) is not None
+with tempfile.TemporaryDirectory() as place, LoopbackProcess() as server:
+    out = Path(place) / "session"
+    command = [str(Path(sys.executable).parent / "salon"), "brainstorm", "a topic", "--personas", "2"]
+    options = ["--turns", "1", "--lm", f"openai/{server.model}", "--api-base", server.base_url]
+    done = subprocess.run([*command, *options, "--out", str(out), "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["status"] == "complete"
+    assert document["ideas"]
+    assert {f.name for f in out.iterdir()} == {"session.jsonl", "session.json", "ideas.md", "ideas.csv"}
+print("the wheel works")
