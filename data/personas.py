@@ -164,7 +164,7 @@ def _read_csv(pool: _Pool, text: str) -> Iterator[_Row]:
             "The first line must name the columns; name and sketch are needed.",
         )
     records = _records(pool, text, delimiter)
-    next(record for record in records if record[0] == line)
+    next(records)
     for line, cells in records:
         if any(cell.strip() for cell in cells[len(header) :]):
             raise pool.error(
@@ -183,7 +183,7 @@ def _header(pool: _Pool, text: str) -> tuple[int, list[str], str]:
     trouble: PersonaError | None = None
     for delimiter in _DELIMITERS:
         try:
-            line, cells = next(_records(pool, text, delimiter))
+            line, cells = next(_records(pool, text, delimiter), (1, []))
         except PersonaError as error:
             trouble = trouble or error
         else:

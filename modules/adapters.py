@@ -139,11 +139,7 @@ class _JSON(_Layout, JSONAdapter):
 
 def _object(completion: str, names: Collection[str]) -> dict[str, Any] | None:
     """Return the JSON object with any of the names, also where a model wrapped it in prose, a list or a key."""
-    try:
-        value = json.loads(completion)
-    except ValueError:
-        start = completion.find("{")
-        value = json_repair.loads(completion[start:]) if start >= 0 else None
+    value = _loaded(completion)
     for _ in range(4):
         if isinstance(value, list):
             value = next((v for v in value if isinstance(v, dict)), None)
@@ -156,6 +152,18 @@ def _object(completion: str, names: Collection[str]) -> dict[str, Any] | None:
             return None
         value = inner[0]
     return None
+
+
+def _loaded(completion: str) -> Any:
+    """Read JSON, mended where it is broken; None where nothing can be made of it."""
+    try:
+        return json.loads(completion)
+    except (ValueError, RecursionError):
+        start = completion.find("{")
+    try:
+        return json_repair.loads(completion[start:]) if start >= 0 else None
+    except (ValueError, RecursionError):  # nested deeper than can be read
+        return None
 
 
 _SCHEMAS: WeakKeyDictionary[Any, dict[bool, dict[str, Any]]] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["Control", "PersonSource"]
 
-PersonSource = Callable[[Any], "str | dict[str, Any] | None | Awaitable[str | dict[str, Any] | None]"]
+PersonSource = Callable[[Any], "str | dict[str, Any] | Awaitable[str | dict[str, Any] | None] | None"]
 
 
 @dataclass

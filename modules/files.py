@@ -26,7 +26,9 @@ __all__ = ["RESULT_NAMES", "cost_line", "ideas_csv", "ideas_markdown", "session_
 
 RESULT_NAMES = ("session.json", "ideas.md", "ideas.csv")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
-_LIST_START = re.compile(r"^(\s*)([-+]|\d+[.)])(?=\s)", re.M)
+_BULLET = re.compile(r"^([-+=])")
+_FORMULA = tuple("=+-@＝＋－＠")
+_NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 
 def write_results(session: Session, folder: Path) -> None:
@@ -73,7 +75,8 @@ def _document(session: Session) -> dict[str, Any]:
 def markdown(text: str) -> str:
     """Make a text inert in Markdown and HTML, on one line."""
     text = " ".join(text.split())
-    return _LIST_START.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\1", text.replace("&", "&amp;")))
+    escaped = _MARKDOWN.sub(r"\\\1", text.replace("&", "&amp;"))
+    return _NUMBER.sub(r"\1\\\2", _BULLET.sub(r"\\\1", escaped))
 
 
 def cost_line(usage: Usage) -> str:
@@ -178,6 +181,6 @@ def ideas_csv(session: Session) -> str:
 
 def safe_cell(value: object) -> object:
     """Quote a text that a spreadsheet would read as a formula."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+    if isinstance(value, str) and (value[:1] in ("\t", "\r") or value.lstrip()[:1] in _FORMULA):
         return "'" + value
     return value

@@ -36,7 +36,7 @@ VERSION = 1
 LOG_NAME = "session.jsonl"
 BUDGET = "budget"  # key of the reading that holds a session's limits
 _UNEQUAL = {"started", "seconds", "elapsed", "max_concurrency"}  # what two runs of a session may differ in
-_PEOPLE = "/human"  # ends the key of a reading that only a person can give
+_PERSONAL = ("/person", "/interjection", "/cut_in")  # end the keys of readings that only a person can give
 _ELAPSED = "elapsed"
 _ROOM = 2**20  # bytes: a session's log and results are smaller, except for very long ones
 _COST = {"calls", "prompt_tokens", "completion_tokens", "usd"}
@@ -131,7 +131,7 @@ class Recorded:
         """
         calls = {key: call for key, call in self.calls.items() if call["status"] == "ok"}
         failed = [call | {"kind": "past"} for key, call in self.calls.items() if key not in calls]
-        kept = {k: v for k, v in self.readings.items() if k.endswith(_PEOPLE)}
+        kept = {k: v for k, v in self.readings.items() if k.endswith(_PERSONAL)}
         return Recorded(self.header, calls, {**kept, _ELAPSED: self.seconds}, past=[*self.past, *failed])
 
 

@@ -128,7 +128,7 @@ class Run:
         return known
 
     def heard(self, key: str) -> str:
-        """Return what the person said by this point of the session without being asked, or an empty string."""
+        """Return what the person said by this point without being asked, or an empty string."""
         if key not in self.log.recorded.readings and not self.desk.offline and not self.log.behind:
             said = self.control.taken()
             if said:

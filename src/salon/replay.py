@@ -13,8 +13,8 @@ __all__ = ["command"]
 def command(options: argparse.Namespace) -> int:
     """Show the session; return the exit code."""
     from salon import library
-    from salon.brainstorm import report
     from salon.modules.log import read_log
+    from salon.running import COMMANDS, report
     from salon.view import SessionView, stderr_console
 
     folder = Path(options.folder)
@@ -28,6 +28,6 @@ def command(options: argparse.Namespace) -> int:
         raise LogError(
             f"The session in {folder} was interrupted here",
             "its log ends before the session did",
-            f"Go on with it: salon brainstorm --resume {folder}",
+            f"Go on with it: salon {COMMANDS.get(recorded.header['program']['name'], 'brainstorm')} --resume {folder}",
         ) from None
-    return report(session, folder, options.json)
+    return report(session, folder, options.json, COMMANDS.get(session.name, "brainstorm"))

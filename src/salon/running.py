@@ -17,8 +17,19 @@ from typing import Any
 from salon.errors import OutputError, UserError
 from salon.modules.log import LOG_NAME
 
-__all__ = ["budget", "default_folder", "held", "make_models", "model_names", "prepare", "report", "resumption"]
+__all__ = [
+    "COMMANDS",
+    "budget",
+    "default_folder",
+    "held",
+    "make_models",
+    "model_names",
+    "prepare",
+    "report",
+    "resumption",
+]
 
+COMMANDS = {"Roundtable": "brainstorm", "YesAnd": "chat", "Debate": "debate"}
 _BETTER = (
     "This is the small embedded model. For better ideas name another, e.g. --lm openai/gpt-5-mini, "
     "--lm anthropic/claude-sonnet-5, --lm ollama_chat/qwen3 or --lm hosted_vllm/... --api-base URL."
@@ -135,7 +146,9 @@ def held(
     with SessionView(console, expected, options.max_seconds) as view:
         session = asyncio.run(_until_stopped(hold(listen=view, control=control), control, view))
     if session is None:
-        console.print(f"Stopped. Go on with: salon {options.command} --resume {folder}", highlight=False)
+        console.print(
+            f"Stopped. Go on with: salon {options.command} --resume {folder}", highlight=False, soft_wrap=True
+        )
         return 130
     return report(session, folder, options.json, options.command)
 
@@ -143,7 +156,7 @@ def held(
 def advise(console: Any, program: Any) -> None:
     """Say how to use a better model, where the embedded one is used."""
     if any(str(lm.model).startswith("embedded") for lm in program.lms.values()):
-        console.print(_BETTER, style="dim", highlight=False)
+        console.print(_BETTER, style="dim", highlight=False, soft_wrap=True)
 
 
 async def _until_stopped(session: Awaitable[Any], control: Any, view: Any) -> Any:
@@ -179,7 +192,9 @@ def report(session: Any, folder: Path, as_json: bool, command: str) -> int:
         print_result(Console(file=sys.stdout), session)
     console = stderr_console()
     ending = f": {session.reason}" if session.reason else ""
-    console.print(f"\n{session.status.capitalize()}{ending}. {cost_line(session.usage)}.", highlight=False)
+    console.print(
+        f"\n{session.status.capitalize()}{ending}. {cost_line(session.usage)}.", highlight=False, soft_wrap=True
+    )
     console.print(f"History, log and tables: {folder}", highlight=False, soft_wrap=True)
     if session.status != "complete":
         console.print(f"Go on with: salon {command} --resume {folder}", highlight=False, soft_wrap=True)

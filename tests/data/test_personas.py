@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from salon.data import load_personas
 from salon.signatures import Persona
@@ -147,6 +147,7 @@ CELL = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00\ufeff"), 
 ROW = st.tuples(CELL, CELL, CELL)
 
 
+@settings(deadline=None)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), delimiter=st.sampled_from(",;\t|"))
 def test_what_csv_writes_is_read_back(tmp_path_factory: pytest.TempPathFactory, rows: Any, delimiter: str) -> None:
     written = [(f"N{a}", f"S{b}", f"E{c}") for a, b, c in rows]
@@ -158,15 +159,16 @@ def test_what_csv_writes_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
     ]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80) | st.text(max_size=80).map(lambda t: t.encode("utf-8", "surrogatepass")))
 def test_any_content_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     for suffix in SUFFIXES:
         path = pool(tmp_path_factory.getbasetemp(), f"any{suffix}", content)
         try:
-            assert load_personas(path)
+            told = str(len(load_personas(path)))
         except PersonaError as error:
-            assert str(path) in str(error)
-            assert "\n" not in str(error)
+            told = str(error)
+        assert told.isdecimal() or (str(path) in told and "\n" not in told)
 
 
 # ---------------------------------------------------------------- which line an error names

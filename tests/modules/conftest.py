@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
+import hypothesis
 import numpy as np
 import pytest
 from salon.modules import Embedder, Roundtable, Session
 from salon.signatures import Persona
 
 from salon.testing import ChatRequest, Fault, LoopbackServer
+
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 KINDS = {
     "thought": "think", "comment": "speak", "title": "propose", "votes": "vote", "action": "facilitate",

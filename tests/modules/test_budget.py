@@ -49,16 +49,11 @@ def test_closing_comes_at_its_share_or_when_what_is_ahead_would_not_fit() -> Non
     budget = Budget(calls=100)
     assert budget.closing(Usage(calls=84), Usage(calls=16)) == ""
     assert budget.closing(Usage(calls=85), Usage()) == "85 of 100 calls are used"
-    assert (
-        budget.closing(Usage(calls=84), Usage(calls=17))
-        == "another turn might not fit: 84 of 100 calls are used"
-    )
+    assert budget.closing(Usage(calls=84), Usage(calls=17)) == "another turn might not fit: 84 of 100 calls are used"
     assert Budget().closing(Usage(calls=10**9), Usage(calls=1)) == ""
 
 
-costs = st.builds(
-    Usage, calls=st.just(1), prompt_tokens=st.integers(0, 50), completion_tokens=st.integers(0, 50)
-)
+costs = st.builds(Usage, calls=st.just(1), prompt_tokens=st.integers(0, 50), completion_tokens=st.integers(0, 50))
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,10 +97,7 @@ def test_a_call_waits_for_those_in_flight_only_as_long_as_they_may_leave_room() 
 
         assert await account.reserve("m", first) == ""
         waiting = asyncio.create_task(later())
-        assert (
-            await account.reserve("m", Usage(calls=1, prompt_tokens=101))
-            == "the budget of 100 tokens is used up"
-        )
+        assert await account.reserve("m", Usage(calls=1, prompt_tokens=101)) == "the budget of 100 tokens is used up"
         told.append("first ends")
         account.book("m", Usage(calls=1, prompt_tokens=40), 0.0)
         account.release("m", first)
@@ -145,9 +137,7 @@ def test_an_unpriced_model_is_free() -> None:
     assert asyncio.run(run()) == ""
 
 
-@given(
-    st.floats(0.1, 8), st.integers(1, 2000), st.integers(1, 600), st.integers(0, 2000), st.integers(0, 600)
-)
+@given(st.floats(0.1, 8), st.integers(1, 2000), st.integers(1, 600), st.integers(0, 2000), st.integers(0, 600))
 def test_the_expected_price_is_never_below_the_real_one(
     ratio: float, prompt: int, answer: int, next_prompt: int, next_answer: int
 ) -> None:
@@ -248,9 +238,7 @@ def test_a_call_in_flight_is_given_up_when_time_is_over(roundtable: Callable[...
 
 def test_a_repair_counts_and_is_left_out_where_it_does_not_fit(roundtable: Callable[..., Roundtable]) -> None:
     for limit in range(2, 24, 3):
-        with LoopbackServer(
-            reply=lambda request: "no answer at all" if request.number % 3 == 0 else None
-        ) as server:
+        with LoopbackServer(reply=lambda request: "no answer at all" if request.number % 3 == 0 else None) as server:
             session = hold(roundtable(turns=3), server, budget=Budget(calls=limit))
             assert server.count == session.usage.calls <= limit
     assert session.log is not None
@@ -283,9 +271,7 @@ def test_a_session_with_a_refused_call_is_not_complete(roundtable: Callable[...,
 # Over a resume
 
 
-def test_a_larger_budget_goes_on_without_repeating_calls(
-    roundtable: Callable[..., Roundtable], tmp_path: Path
-) -> None:
+def test_a_larger_budget_goes_on_without_repeating_calls(roundtable: Callable[..., Roundtable], tmp_path: Path) -> None:
     with LoopbackServer() as server, dspy.context(lm=server.lm(cache=False)):
         whole = hold(roundtable(turns=3), server)
         assert whole.log is not None
@@ -305,9 +291,7 @@ def test_a_larger_budget_goes_on_without_repeating_calls(
     assert server.count == len(after.calls) + len(after.past)
 
 
-def test_what_was_spent_before_counts_after_a_resume(
-    roundtable: Callable[..., Roundtable], tmp_path: Path
-) -> None:
+def test_what_was_spent_before_counts_after_a_resume(roundtable: Callable[..., Roundtable], tmp_path: Path) -> None:
     """Also for answers that could not be read, which are not used again."""
 
     def reply(request: ChatRequest) -> Any:

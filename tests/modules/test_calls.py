@@ -173,9 +173,7 @@ def test_another_400_does_not_lower_the_format(roundtable: Make) -> None:
 
 
 @pytest.mark.parametrize("adapter", [dspy.JSONAdapter(), dspy.ChatAdapter()])
-def test_an_adapter_of_the_users_own_is_respected(
-    roundtable: Make, loopback: LoopbackServer, adapter: Any
-) -> None:
+def test_an_adapter_of_the_users_own_is_respected(roundtable: Make, loopback: LoopbackServer, adapter: Any) -> None:
     with dspy.context(adapter=adapter):
         session = hold(roundtable(), loopback.lm())
     assert session.status == "complete"
@@ -198,9 +196,7 @@ def test_a_failing_call_is_an_event_and_its_persona_is_silent_this_turn(roundtab
     [failure] = events(session, Failure)
     assert (failure.key, failure.speaker, failure.turn) == ("t0001/think/P2", "P2", 1)
     assert failure.error.startswith("LMServerError: ")
-    thought = {
-        event.author for event in session.events if getattr(event, "prefix", "") == "T" and event.turn == 1
-    }
+    thought = {event.author for event in session.events if getattr(event, "prefix", "") == "T" and event.turn == 1}
     assert thought == {"P1", "P3"}
     assert not events(session, Left)
     assert session.status == "complete"
@@ -235,9 +231,7 @@ def test_failures_that_are_not_in_a_row_do_not_make_it_leave(roundtable: Make) -
     assert not events(session, Left)
 
 
-def test_under_two_personas_it_is_partial_and_goes_on_when_the_server_is_back(
-    roundtable: Make, tmp_path: Path
-) -> None:
+def test_under_two_personas_it_is_partial_and_goes_on_when_the_server_is_back(roundtable: Make, tmp_path: Path) -> None:
     down = True
 
     def reply(request: ChatRequest) -> Fault | None:
@@ -328,9 +322,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(roundtable: Make) 
         assert again.events == session.events
 
 
-def test_a_resume_asks_anew_what_could_not_be_read_also_with_a_cache(
-    roundtable: Make, tmp_path: Path
-) -> None:
+def test_a_resume_asks_anew_what_could_not_be_read_also_with_a_cache(roundtable: Make, tmp_path: Path) -> None:
     broken = True
 
     def reply(_: ChatRequest) -> str | None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from markdown_it import MarkdownIt
 from salon.modules.text import neutral
 from salon.signatures import Persona
 
@@ -61,12 +60,13 @@ def test_eagerness_that_says_nothing_is_asked_once_more_and_never_made_up(hold: 
 
 
 def fields(kind: str) -> dict[str, Any]:
-    return {
+    replies: dict[str, dict[str, Any]] = {
         "think": {"thought": "Thought X.", "cites": [], "eagerness": 7, "wants": "comment"},
         "speak": {"comment": "Remark X.", "cites": [], "nominates": ""},
         "propose": {"title": "Idea X", "description": "It is X.", "cites": []},
         "vote": {"reason": "Because X.", "votes": ["I1", "I2", "I3"]},
-    }[kind]
+    }
+    return replies[kind]
 
 
 SHAPES: dict[str, Callable[[str], str]] = {
@@ -191,8 +191,9 @@ def test_a_cast_of_hostile_names(hold: Hold, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nominates", "said", "addressed"),
     [
-        ("Ann", "", ["P2"]), ("Anna", "", ["P3"]), ("None", "", []), ("nobody", "", []), ("", "Ann, Anna?", ["P2", "P3"]),
-        ("Ana", "", []), ("Facilitator", "", []), ("Alex (P4)", "", ["P4"]), ("Dora", "", []), ("P9", "", []),
+        ("Ann", "", ["P2"]), ("Anna", "", ["P3"]), ("None", "", []), ("nobody", "", []),
+        ("", "Ann, Anna?", ["P2", "P3"]), ("Ana", "", []), ("Facilitator", "", []),
+        ("Alex (P4)", "", ["P4"]), ("Dora", "", []), ("P9", "", []),
     ],
 )  # fmt: skip
 def test_nominations_name_whole_names(hold: Hold, nominates: str, said: str, addressed: list[str]) -> None:
@@ -305,7 +306,8 @@ TEXTS = [
     "=HYPERLINK(\"http://x\")", "+1+1", "-1", "@SUM(A1)", "\t=1", "＝1+1", "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>", "[x](javascript:alert(1))", "![x](http://e/x.png)", "`code`x", "# head", "---",
     "- - -", "***", "===", "- item", "+ item", "-", "1. item", "2)", "> quote", "| a | b |\n|---|---|", "a | b",
-    "&lt;b&gt; &#60;i&#62; &amp;", "<!-- hidden", "\\", "\\<b\\>", "~~~", "``` js", "    code", "**b** _i_ ~~s~~ x", "[ref]: http://e",
+    "&lt;b&gt; &#60;i&#62; &amp;", "<!-- hidden", "\\", "\\<b\\>", "~~~", "``` js", "    code", "**b** _i_ ~~s~~ x",
+    "[ref]: http://e",
     "<http://e.example>", "a  \nb", "<details><summary>x", "$x$ {{y}} {% z %}", "![](x)", "\u202ereversed", "a\x00b",
     "[^1]: note", ":::", "+++", "x\n===", "x\n---",
 ]  # fmt: skip
@@ -329,7 +331,8 @@ def held_with(hold: Hold, texts: list[str], out: Path) -> Any:
 
 def shape(text: str) -> list[str]:
     """Return the structure of a Markdown document: the types of its tokens, without its text."""
-    tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
+    markdown_it = pytest.importorskip("markdown_it")
+    tokens = markdown_it.MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
     flat = [token for block in tokens for token in (block, *(block.children or []))]
     return [token.type for token in flat if token.type not in ("text", "text_special", "softbreak")]
 

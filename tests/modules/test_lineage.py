@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
-import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from salon.modules.lineage import Lineage, check_citations
 
+nx: Any = pytest.importorskip("networkx")
 Entities = list[tuple[str, str, list[str]]]
 
 
@@ -23,8 +24,8 @@ def sessions(draw: st.DrawFn) -> Entities:
     return entities
 
 
-def graph_of(entities: Entities) -> nx.DiGraph[str]:
-    graph: nx.DiGraph[str] = nx.DiGraph()
+def graph_of(entities: Entities) -> Any:
+    graph = nx.DiGraph()
     graph.add_nodes_from(name for name, _, _ in entities)
     graph.add_edges_from((cited, name) for name, _, cites in entities for cited in cites)
     return graph

@@ -21,9 +21,7 @@ HEADER = {
     "kind": "header", "version": 1, "program": {"name": "Roundtable"}, "settings": {"max_concurrency": 3},
     "inputs": {"topic": "x"}, "seed": 1, "models": {}, "packages": {}, "started": "2026-01-01T00:00:00",
 }  # fmt: skip
-IN_PLACE = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+IN_PLACE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=20)
 values = st.recursive(
@@ -259,7 +257,7 @@ def test_an_ended_session_is_reopened_without_what_ended_it(tmp_path: Path) -> N
             ("reading", ("t0001/clock", {"seconds": 3.0, "closing": "all used"})),
             ("reading", ("t0001/wrap_up", True)),
             ("reading", ("t0002/nearest/P1", [0, 0.9])),
-            ("reading", ("t0002/human", "What about bees?")),
+            ("reading", ("t0002/person", {"text": "What about bees?"})),
             ("reading", ("budget", {"calls": 3})),
             ("event", event(0)),
         ],
@@ -269,7 +267,7 @@ def test_an_ended_session_is_reopened_without_what_ended_it(tmp_path: Path) -> N
     recorded = read_log(tmp_path)
     assert list(recorded.calls) == ["t0001/think/P1"]
     assert [c["status"] for c in recorded.past] == ["failed", "refused"]
-    assert recorded.readings == {"t0002/human": "What about bees?", "elapsed": 4.5}
+    assert recorded.readings == {"t0002/person": {"text": "What about bees?"}, "elapsed": 4.5}
     assert recorded.events == []
     assert recorded.end is None
     assert recorded.seconds == 4.5
@@ -298,9 +296,7 @@ def test_a_disk_with_too_little_room_is_said_before_anything_is_lost(
     written(tmp_path, [("event", event(0))])
     content = (tmp_path / LOG_NAME).read_bytes()
     recorded = read_log(tmp_path)
-    monkeypatch.setattr(
-        log_module.shutil, "disk_usage", lambda _: SimpleNamespace(total=10**9, free=300 * 1024)
-    )
+    monkeypatch.setattr(log_module.shutil, "disk_usage", lambda _: SimpleNamespace(total=10**9, free=300 * 1024))
     for rewrite in (True, False):
         with pytest.raises(OutputError, match="the disk has 300 KiB left"):
             SessionLog(tmp_path, recorded, rewrite=rewrite)
@@ -317,9 +313,7 @@ def test_a_write_that_fails_is_told_once_and_closing_stays_quiet(tmp_path: Path)
     log = SessionLog(tmp_path, Recorded(dict(HEADER)))
     assert log._file is not None
     os.dup2(os.open("/dev/full", os.O_WRONLY), log._file.fileno())
-    with pytest.raises(
-        OutputError, match=r"session.jsonl cannot be written: No space left on device\. Free some"
-    ):
+    with pytest.raises(OutputError, match=r"session.jsonl cannot be written: No space left on device\. Free some"):
         log.reading("a", 1)
     log.close()
     assert read_log(tmp_path).readings == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -36,8 +38,9 @@ def test_votes_as_models_write_them() -> None:
     ideas = [f"I{n}" for n in range(1, 8)]
     for written in ("IDEA-1, idea 2", '["I1", "I2"]', [1, 2], "1. I1\n2. I2", "I vote for I1 and I2."):
         assert count_ballot(BallotIds.read(written), ideas, [], [], 5).votes == ["I1", "I2"]
-    for written in (None, "", "none", [], "I cannot decide"):
-        assert count_ballot(BallotIds.read(written), ideas, [], [], 5).votes == []
+    nothing: Any
+    for nothing in (None, "", "none", [], "I cannot decide"):
+        assert count_ballot(BallotIds.read(nothing), ideas, [], [], 5).votes == []
     assert count_ballot(BallotIds.read("I1 I2 I3 I4 I5 I6 I7"), ideas, [], [], 5).dropped == {"too many": 2}
 
 
