@@ -139,7 +139,7 @@ class _JSON(_Layout, JSONAdapter):
 
 def _object(completion: str, names: Collection[str]) -> dict[str, Any] | None:
     """Return the JSON object with any of the names, also where a model wrapped it in prose, a list or a key."""
-    value = _loaded(completion)
+    value = _loaded(completion.rpartition("</think>")[2])
     for _ in range(4):
         if isinstance(value, list):
             value = next((v for v in value if isinstance(v, dict)), None)

@@ -178,7 +178,7 @@ class Voting(Direct):
 
     def __init__(self, answers: int = 5, **settings: Any) -> None:
         super().__init__(**settings)
-        self.answers = Tunable(answers, 1, 100, "answers")
+        self.answers = Tunable(answers, 1, 100, "answers", whole=True)
 
     def own_chains(self) -> int:
         """Return the number of answers."""
@@ -198,7 +198,7 @@ class SelfRefine(Direct):
     """
 
     def __init__(self, rounds: int = 2, **settings: Any) -> None:
-        self.rounds = Tunable(rounds, 0, 20, "rewritings")
+        self.rounds = Tunable(rounds, 0, 20, "rewritings", whole=True)
         super().__init__(**settings)
         self.refine = dspy.Predict(Refine)
 
@@ -233,7 +233,7 @@ class VerbalizedSampling(Baseline):
 
     def __init__(self, answers: int = 5, tail: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
-        self.answers = Tunable(answers, 2, 20, "answers a call")
+        self.answers = Tunable(answers, 2, 20, "answers a call", whole=True)
         self.tail = tail
         self.sample = dspy.Predict(SampleAnswers)
 

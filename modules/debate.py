@@ -85,15 +85,15 @@ class Debate(SessionProgram):
         embedder: str | Embedder | None = None,
         max_concurrency: int = 16,
     ) -> None:
-        by_agent = {f"P{n + 1}": models[n % len(models)] for n in range(agents)} if models else {}
-        super().__init__({**by_agent, **(lms or {})}, embedder, max_concurrency)
+        super().__init__(lms, embedder, max_concurrency)
         if peers not in ("farthest", "random", "closest", "all"):
             raise UserError(f"peers={peers!r} is not known", "it is farthest, random, closest or all")
         if protocol not in ("simultaneous", "one-by-one"):
             raise UserError(f"protocol={protocol!r} is not known", "it is simultaneous or one-by-one")
-        self.agents = Tunable(agents, 1, 50, "agents")
-        self.rounds = Tunable(rounds, 0, 20, "rounds of revision")
-        self.k = Tunable(k, 1, 49, "peers shown")
+        self.models = list(models or ())
+        self.agents = Tunable(agents, 1, 50, "agents", whole=True)
+        self.rounds = Tunable(rounds, 0, 20, "rounds of revision", whole=True)
+        self.k = Tunable(k, 1, 49, "peers shown", whole=True)
         self.lenses = lenses_of(lenses)
         self.personas = [p if isinstance(p, str) else f"{p.name}: {p.sketch}" for p in personas or ()]
         self.peers, self.protocol = peers, protocol
@@ -149,6 +149,11 @@ class Debate(SessionProgram):
         """Return the chosen answer."""
         ideas = session.ideas
         return ideas[0].description if ideas else ""
+
+    def named_lms(self) -> dict[str, Any]:
+        """Return the LMs by role and agent; those named in ``lms`` go before ``models``."""
+        count = int(self.agents) if self.models else 0
+        return {**{f"P{n + 1}": self.models[n % len(self.models)] for n in range(count)}, **self.lms}
 
     def calls(self) -> int:
         """Return how many calls a session takes: N(R+1)+1."""

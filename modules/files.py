@@ -25,7 +25,7 @@ from .story import story
 __all__ = ["RESULT_NAMES", "cost_line", "ideas_csv", "ideas_markdown", "session_json", "write_results"]
 
 RESULT_NAMES = ("session.json", "ideas.md", "ideas.csv")
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~])")
 _BULLET = re.compile(r"^([-+=])")
 _FORMULA = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"^(\d+)([.)])(?=\s|$)")
@@ -75,7 +75,7 @@ def _document(session: Session) -> dict[str, Any]:
 def markdown(text: str) -> str:
     """Make a text inert in Markdown and HTML, on one line."""
     text = " ".join(text.split())
-    escaped = _MARKDOWN.sub(r"\\\1", text.replace("&", "&amp;"))
+    escaped = _MARKDOWN.sub(r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
     return _NUMBER.sub(r"\1\\\2", _BULLET.sub(r"\\\1", escaped))
 
 

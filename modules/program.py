@@ -85,6 +85,10 @@ class SessionProgram(dspy.Module):
         ideas = session.ideas
         return f"{ideas[0].title}: {ideas[0].description}" if ideas else ""
 
+    def named_lms(self) -> dict[str, Any]:
+        """Return the LMs by role, persona id or persona name."""
+        return dict(self.lms)
+
     @abstractmethod
     async def _session(self, run: Run) -> tuple[Status, str]:
         """Hold the session; return how it ended and why."""
@@ -122,7 +126,7 @@ class SessionProgram(dspy.Module):
             CallFailure: If no call can succeed (model name, key); the log stays resumable.
         """
         checked = self.checked(inputs)
-        lms = LMs(named=self.lms)
+        lms = LMs(named=self.named_lms())
         interrupted = recorded is not None and recorded.end is None
         if recorded is None:
             recorded = Recorded(self._header(checked, seed, lms))

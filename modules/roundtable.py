@@ -90,10 +90,10 @@ class Roundtable(SessionProgram):
         self.personas = checked_personas(personas, 2, "a roundtable")
         if minutes is None and turns is None:
             minutes = DEFAULT_MINUTES
-        self.minutes = None if minutes is None else _set(Tunable(0.0, 0, 240, "minutes of discussion"), minutes)
-        self.turns = None if turns is None else _set(Tunable(0, 0, 10_000, "turns of discussion"), turns)
-        self.ideas = _set(Tunable(0, 0, 50, "ideas per persona"), ideas)
-        self.votes = _set(Tunable(0, 0, 20, "votes per persona"), votes)
+        self.minutes = None if minutes is None else Tunable(minutes, 0, 240, "minutes of discussion", whole=False)
+        self.turns = None if turns is None else Tunable(turns, 0, 10_000, "turns of discussion", whole=True)
+        self.ideas = Tunable(ideas, 0, 50, "ideas per persona", whole=True)
+        self.votes = Tunable(votes, 0, 20, "votes per persona", whole=True)
         self.facilitator = facilitator
         self.self_votes = self_votes
         self.threshold = Tunable(6.0, 0, 10, "eagerness")
@@ -147,9 +147,3 @@ class Roundtable(SessionProgram):
         finally:
             if warming is not None:
                 await asyncio.gather(warming, return_exceptions=True)
-
-
-def _set(tunable: Tunable, value: float) -> Tunable:
-    """Give a tunable its value, which is held to be of the tunable's kind."""
-    tunable.value = value
-    return tunable

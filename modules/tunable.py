@@ -21,19 +21,28 @@ class Tunable(Parameter):
     """A number with a range.
 
     Args:
-        value: The value in use; an ``int`` makes the tunable integer.
+        value: The value in use.
         low: Smallest value allowed.
         high: Largest value allowed.
         unit: What the number counts, for people ("minutes", "cosine").
         log: Whether a search should move on a logarithmic scale.
+        whole: Whether only whole numbers are allowed; by default where ``value`` is an ``int``.
 
     Raises:
         UserError: If the value is not a number within the range.
     """
 
-    def __init__(self, value: float, low: float, high: float, unit: str = "", log: bool = False) -> None:
+    def __init__(
+        self,
+        value: float,
+        low: float,
+        high: float,
+        unit: str = "",
+        log: bool = False,
+        whole: bool | None = None,
+    ) -> None:
         self.low, self.high, self.unit, self.log = low, high, unit, log
-        self.integer = isinstance(value, int) and not isinstance(value, bool)
+        self.integer = isinstance(value, int) if whole is None else whole
         self._value: float = 0
         self.value = value
 

@@ -16,6 +16,7 @@ chosen, and ratings that are in flight then are cancelled. In ``fixed`` order ev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import dspy
@@ -27,6 +28,7 @@ from ..signatures.yes_and import Contribute, PlayPerson, RateConfidence, SumUp
 from .chat import Chat
 from .checks import checked_personas, checked_text
 from .embedding import Embedder
+from .log import read_log
 from .program import SessionProgram
 from .run import Control, Run
 from .session import Session, Status
@@ -95,10 +97,10 @@ class YesAnd(SessionProgram):
             raise UserError(f"order={order!r} is not known", "it is confidence or fixed")
         self.experts = checked_personas(DEFAULT_EXPERTS if experts is None else experts, 1, "a conversation")
         self.order = order
-        self.threshold = Tunable(float(threshold), 0, 10, "confidence")
-        self.max_agent_turns = Tunable(max_agent_turns, 1, 50, "turns")
+        self.threshold = Tunable(threshold, 0, 10, "confidence", whole=False)
+        self.max_agent_turns = Tunable(max_agent_turns, 1, 50, "turns", whole=True)
         self.calibrate = Tunable(int(calibrate), 0, 1, "off or on")
-        self.messages = Tunable(messages, 0, 100, "messages of a simulated person")
+        self.messages = Tunable(messages, 0, 100, "messages of a simulated person", whole=True)
         self.distinct = Tunable(0.90, 0.5, 1, "cosine")
         self.prompt_tokens = Tunable(6000, 1500, 1_000_000, "tokens", log=True)
         self.temperature = Tunable(1.0, 0, 2)
@@ -148,6 +150,28 @@ class YesAnd(SessionProgram):
     def open(self, problem: str, **arguments: Any) -> Chat:
         """Start a chat about a problem; arguments as for ``hold``, e.g. ``seed`` and ``out``."""
         return Chat(self, {"problem": problem, **arguments})
+
+    @classmethod
+    def resume(cls, folder: str | Path, lms: dict[str, Any] | None = None, **arguments: Any) -> Chat:
+        """Go on with a saved chat; its earlier events come first, in ``opening``, and cost nothing.
+
+        Args:
+            folder: Where it was saved, or held with ``out``; new words are written there too.
+            lms: LMs by role or expert.
+            arguments: Further arguments of ``hold``, e.g. ``budget``.
+
+        Raises:
+            OutputError: If the folder holds no session.
+            UserError: If it is a session of another program.
+        """
+        recorded = read_log(Path(folder))
+        content = recorded.header["program"]
+        if content["name"] != cls.__name__:
+            raise UserError(f"{folder} holds a session of {content['name']}", f"a {cls.__name__} is needed")
+        program = cls(**content["settings"], lms=lms)
+        program.load_state(content["state"])
+        inputs = {"problem": recorded.header["inputs"]["problem"], "seed": recorded.header["seed"]}
+        return Chat(program, {**inputs, "out": folder, "recorded": recorded, **arguments})
 
     async def _session(self, run: Run) -> tuple[Status, str]:
         return await YesAndSession(self, run).held()

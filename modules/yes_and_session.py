@@ -23,7 +23,7 @@ from .events import (
     Rated,
 )
 from .names import addressed, named
-from .run import WRAP_UP, Run
+from .run import Run
 from .session import Status
 from .text import clean, neutral, tokens
 from .transcript import Transcript
@@ -69,7 +69,7 @@ class YesAndSession:
         self.last = ""
         self.moves = 0
         self.seed = ""
-        self.summed_up_at = -1
+        self.unsummed = True
 
     # ---------------------------------------------------------------- the whole
 
@@ -86,9 +86,9 @@ class YesAndSession:
             if move is None:
                 break
             cut = self.run.closing(len(self.session.seated) + 2)
-            await self._follow(str(move["text"]), move.get("threshold"))
-            cut = cut if cut != WRAP_UP else ""
-        if not self.run.control.interactive and self.summed_up_at != len(self.session.events):
+            if not cut:
+                await self._follow(str(move["text"]), move.get("threshold"))
+        if not self.run.control.interactive and self.unsummed:
             self.run.turn += 1
             await self._sum_up("The conversation is over: sum it up.")
         self._emit(Phase, phase="closed", reason=cut or "the person ended it")
@@ -106,6 +106,7 @@ class YesAndSession:
     def _entity(self, kind: Any, author: str, cites: list[str], **fields: Any) -> Any:
         entity = self.run.entity(kind, author, cites, **fields)
         self.transcript.feed(entity)
+        self.unsummed = True
         return entity
 
     async def _seat(self) -> None:
@@ -362,7 +363,7 @@ class YesAndSession:
             clamped=answer.clamped,
         )
         self.seed = idea.id
-        self.summed_up_at = len(self.session.events)
+        self.unsummed = False
 
     def _compact(self) -> None:
         """Keep the conversation within the prompt budget; the Sage's last seed stands for the older part."""

@@ -57,9 +57,7 @@ def serve() -> Iterator[Serve]:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 text = formatted if "response_format" in body else answer
-                reply: dict[str, Any] = {
-                    "error": {"message": f"Incorrect key: {self.headers['Authorization']}"}
-                }
+                reply: dict[str, Any] = {"error": {"message": f"Incorrect key: {self.headers['Authorization']}"}}
                 if status == 200:
                     message = {"role": "assistant", "content": text}
                     reply = {
@@ -147,9 +145,7 @@ def test_an_empty_answer_is_a_failure(serve: Serve) -> None:
     assert found["call"].todo
 
 
-@pytest.mark.parametrize(
-    ("model", "told"), [("gpt-4o", "openai/gpt-4o"), ("openai/gpt-4o", "OPENAI_API_KEY")]
-)
+@pytest.mark.parametrize(("model", "told"), [("gpt-4o", "openai/gpt-4o"), ("openai/gpt-4o", "OPENAI_API_KEY")])
 def test_a_model_that_cannot_be_set_up(model: str, told: str) -> None:
     checks = list(examine(model))
     found = by_name(checks)
@@ -159,9 +155,7 @@ def test_a_model_that_cannot_be_set_up(model: str, told: str) -> None:
     assert [check.name for check in checks] == NAMES
 
 
-def test_missing_weights_matter_only_to_the_embedded_model(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_matter_only_to_the_embedded_model(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "look", lambda: weights.Found("nothing", None, 0))
     assert by_name(list(examine("openai/x", serve())))["weights"].ok is None
 

@@ -109,9 +109,7 @@ def test_the_key_is_neither_shown_nor_on_the_command_line(stand_in: Path) -> Non
         assert server.api_key.encode() not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
 
 
-def test_what_the_native_library_prints_goes_to_the_log(
-    stand_in: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_native_library_prints_goes_to_the_log(stand_in: Path, capfd: pytest.CaptureFixture[str]) -> None:
     server = embedded.serve()
     assert "noise on stdout" in server.log.read_text()
     assert capfd.readouterr() == ("", "")
@@ -230,9 +228,7 @@ def test_loopback_calls_bypass_a_proxy(stand_in: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("setting", "threads"), [("3", 3), ("0", 1)])
-def test_the_number_of_threads_can_be_set(
-    monkeypatch: pytest.MonkeyPatch, setting: str, threads: int
-) -> None:
+def test_the_number_of_threads_can_be_set(monkeypatch: pytest.MonkeyPatch, setting: str, threads: int) -> None:
     monkeypatch.setenv("SALON_THREADS", setting)
     assert embedded_server.cores() == threads
 

@@ -29,9 +29,7 @@ REPLIES = {
         "object": "chat.completion",
         "created": 1,
         "model": "x",
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
-        ],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8},
     },
     "/v1/messages": {
@@ -130,17 +128,13 @@ def ask(lm: Any, **config: Any) -> str:
         ("gemini/x", "", "x-goog-api-key"),
     ],
 )
-def test_each_kind_of_server_is_reached_without_a_key(
-    server: Server, model: str, path: str, key_header: str
-) -> None:
+def test_each_kind_of_server_is_reached_without_a_key(server: Server, model: str, path: str, key_header: str) -> None:
     assert ask(make(model, api_base=server.root + path, cache=False, num_retries=0)) == "blue"
     [(_, headers, _)] = server.asked
     assert headers[key_header].endswith("no-key")
 
 
-def test_a_given_key_is_sent_and_else_that_of_the_environment(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_key_is_sent_and_else_that_of_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     base = server.root + "/v1"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-environment")
     ask(make("openai/x", api_base=base, api_key="sk-of-the-caller", cache=False))
@@ -323,9 +317,7 @@ def test_given_secrets_never_survive(before: str, keys: list[str], after: str) -
     assert not any(key in masked for key in keys)
 
 
-@given(
-    tail=st.text(string.ascii_letters + string.digits, min_size=20, max_size=60), around=st.text("ab :'\"\n")
-)
+@given(tail=st.text(string.ascii_letters + string.digits, min_size=20, max_size=60), around=st.text("ab :'\"\n"))
 def test_what_looks_like_a_key_never_survives(tail: str, around: str) -> None:
     for secret in (
         f"sk-{tail}",

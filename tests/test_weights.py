@@ -116,9 +116,7 @@ def test_two_processes_at_once_both_get_the_file(make_parts: MakeParts, tmp_path
     code = f"from salon.weights import *; print(ensure({pinned!r}))"
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE
-        )
+        subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE)
         for _ in range(3)
     ]
     answers = [child.communicate(timeout=60)[0].decode().strip() for child in children]
@@ -152,9 +150,7 @@ def test_a_cache_that_cannot_be_a_folder_is_one_clear_error(make_parts: MakePart
         ensure(make_parts())
 
 
-def test_salon_model_comes_first(
-    make_parts: MakeParts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_salon_model_comes_first(make_parts: MakeParts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"GGUF and more")
     monkeypatch.setenv("SALON_MODEL", str(mine))

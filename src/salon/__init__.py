@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from salon.errors import SalonError, UserError
+from salon.errors import RunFailure, SalonError, UserError
 
 if TYPE_CHECKING:
     from salon.data.personas import load_personas
@@ -71,6 +71,7 @@ __all__ = [
     "Embedder",
     "Persona",
     "Roundtable",
+    "RunFailure",
     "SalonError",
     "SelfRefine",
     "Session",

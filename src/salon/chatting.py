@@ -81,27 +81,38 @@ def _program(options: argparse.Namespace) -> Any:
 
 
 class _Talk:
-    """Shows events as they happen, from the session's thread."""
+    """Shows events as they happen, from the session's thread; ratings once it is known who speaks."""
 
     def __init__(self) -> None:
         self.console: Any = None
         self.labels: dict[str, str] = {}
+        self._rated: list[Any] = []
         self._early: list[Any] = []
 
     def __call__(self, item: Any) -> None:
-        from salon.lines import line_of
-        from salon.modules.events import Event, Joined, Message
+        from salon.lines import line_of, rating_line
+        from salon.modules.events import Chosen, Event, Joined, Message, Rated
 
         if not isinstance(item, Event):
             return
         if isinstance(item, Joined):
             self.labels[item.persona] = item.label
-        line = None if isinstance(item, Message) else line_of(item, self.labels)
-        if line is not None:
-            self._early.append(line)
+        if isinstance(item, Rated):
+            self._rated.append(item)
+            return
+        speaker = item.speaker if isinstance(item, Chosen) else ""
+        lines = [rating_line(rated, self.labels, rated.expert == speaker) for rated in self._rated]
+        self._rated.clear()
+        if not isinstance(item, Message) and (line := line_of(item, self.labels)) is not None:
+            lines.append(line)
+        self._show(lines)
+
+    def _show(self, lines: list[Any]) -> None:
+        """Print the lines, and those from before there was a console."""
+        self._early += lines
         if self.console is not None:
-            for ready in self._early:
-                self.console.print(ready, highlight=False)
+            for line in self._early:
+                self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
             self._early.clear()
 
 

@@ -29,7 +29,7 @@ from salon.modules.events import (
 )
 from salon.modules.text import excerpt
 
-__all__ = ["bar", "line_of", "spark"]
+__all__ = ["bar", "line_of", "rating_line", "spark"]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -55,6 +55,13 @@ def line_of(event: Event, labels: Mapping[str, str]) -> Text | None:
         labels: What personas are called, by id.
     """
     return _talk(event, labels) or _course(event, labels) or _counting(event, labels)
+
+
+def rating_line(event: Rated, labels: Mapping[str, str], speaks: bool) -> Text:
+    """Return the line of an expert's confidence: a bar, and "hmm" unless it gets the floor."""
+    style = "bold" if speaks else "dim"
+    head = f"     {labels.get(event.expert, event.expert):<27.27} {bar(event.score)} {event.score:>4.3g}"
+    return Text(f"{head}  {'' if speaks else 'hmm: '}{excerpt(event.would_add, 44)}", style)
 
 
 def _talk(event: Event, labels: Mapping[str, str]) -> Text | None:
@@ -117,9 +124,6 @@ def _counting(event: Event, labels: Mapping[str, str]) -> Text | None:
         case Duplicate():
             end = "is on the whiteboard already, and counts as a vote for it"
             return Text(f"     {name(event.persona)}'s “{event.title}” ({event.idea}) {end}", "dim")
-        case Rated():
-            head = f"     {name(event.expert):<28.28} {bar(event.score)} {event.score:>4.3g}"
-            return Text(f"{head}  {excerpt(event.would_add, 70)}", "dim")
         case Declined():
             return Text(f"     {name(event.expert)} has nothing to add", "dim")
         case Consensus():

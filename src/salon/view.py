@@ -108,15 +108,14 @@ class SessionView:
     def _status(self) -> Group:
         """Return the status lines: who does what, and the account."""
         spent = self.usage
-        cost = f"${spent.usd:.4f}" if spent.usd else ("no known cost" if spent.unpriced else "$0")
+        cost = f"${spent.usd:.4f}" if spent.usd else ("price unknown" if spent.unpriced else "$0")
         account = (
-            f"{self.phase} · turn {self.turn} · {self.minute:.1f} min · {self.ideas} ideas · "
-            f"{spent.calls} calls · {spent.tokens:,} tokens · {cost} · {self._time()}"
+            f"{self.phase} · turn {self.turn} · {self._time()} · ideas {self.ideas} · "
+            f"{spent.calls} calls · {spent.tokens:,} tokens · {cost} · clock {self.minute:.1f} min"
         )
         lines = [Text(self._doing(), "italic", no_wrap=True, overflow="ellipsis")]
         lines.append(Text(account, "reverse", no_wrap=True, overflow="ellipsis"))
-        if self.note:
-            lines.append(Text(self.note, "bold yellow"))
+        lines.append(Text(self.note or " ", "bold yellow"))  # always there: a change of height leaves traces
         return Group(*lines)
 
     def _doing(self) -> str:
@@ -164,13 +163,13 @@ def print_result(console: Console, session: Any) -> None:
             Text(f"   {idea.id}, by {idea.author}{sources}{voters}", "dim"),
         ]
         for line in lines:
-            console.print(line, soft_wrap=True, highlight=False)
+            console.print(line, soft_wrap=not console.is_terminal, highlight=False)
 
 
 def _print_answer(console: Console, session: Any) -> None:
     """Print the chosen answer and how diversity moved over the rounds."""
     if session.ideas:
-        console.print(Text(session.ideas[0].description), soft_wrap=True, highlight=False)
+        console.print(Text(session.ideas[0].description), soft_wrap=not console.is_terminal, highlight=False)
     rounds = [event for event in session.events if isinstance(event, Round) and event.distance is not None]
     if rounds:
         course = " → ".join(f"{event.distance:.3f}" for event in rounds)

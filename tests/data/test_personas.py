@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -269,10 +268,14 @@ def test_files_that_are_no_pool(tmp_path: Path) -> None:
         assert "has no personas" in str(trouble(pool(tmp_path, name, content)))
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a file that cannot be read")
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pool(tmp_path, "pool.csv", "name,sketch\n")
-    path.chmod(0)
+
+    def denied(*_: object, **__: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("open", "read_bytes", "read_text"):
+        monkeypatch.setattr(Path, name, denied)
     assert "cannot be read" in str(trouble(path))
 
 
@@ -280,7 +283,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ("suffix", "opening", "closing"), [(".json", "[", "]"), (".yaml", "[", "]"), (".yaml", "- ", "")]
 )
 def test_a_file_nested_without_end_is_refused(tmp_path: Path, suffix: str, opening: str, closing: str) -> None:
-    trouble(pool(tmp_path, f"deep{suffix}", opening * 20_000 + closing * 20_000))
+    trouble(pool(tmp_path, f"deep{suffix}", opening * 5_000 + closing * 5_000))
 
 
 def test_a_home_directory_and_a_string_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ SCHEMAS: dict[type, dict[str, Any]] = {
         "items": {"type": "string", "pattern": "^[TCIVFUS][0-9]{1,5}$"},
         "maxItems": 8,
     },
-    BallotIds: {"type": "array", "items": {"type": "string", "pattern": "^I[0-9]{1,5}$"}, "maxItems": 10},
+    BallotIds: {"type": "array", "items": {"type": "string", "pattern": "^I[0-9]{1,5}$"}, "maxItems": 20},
 }
 
 
@@ -245,9 +245,7 @@ def test_the_schema_is_sent_to_the_provider() -> None:
     assert schema["required"] == list(READ)
     assert schema["additionalProperties"] is False
     for name, kind in zip(READ, (Passage, Rating, Citations, OptionalName, Want), strict=True):
-        own = {
-            key: value for key, value in schema["properties"][name].items() if key not in ("title", "desc")
-        }
+        own = {key: value for key, value in schema["properties"][name].items() if key not in ("title", "desc")}
         assert own.items() >= SCHEMAS[kind].items()
         assert "$ref" not in own
 
@@ -322,9 +320,7 @@ def test_programs_are_rebuilt_copied_saved_and_loaded(tmp_path: Path) -> None:
     )
     told, _ = ask(dspy.JSONAdapter(), json.dumps({**TYPED, "sure": "7/10"}), program.turn.signature)
     assert told.sure == 7
-    program.turn.demos = [
-        dspy.Example(topic="lamps", **{**values(told), "sure": told.sure}).with_inputs("topic")
-    ]
+    program.turn.demos = [dspy.Example(topic="lamps", **{**values(told), "sure": told.sure}).with_inputs("topic")]
     program.save(tmp_path / "program.json")
 
     loaded = Program()
@@ -340,9 +336,7 @@ def test_programs_are_rebuilt_copied_saved_and_loaded(tmp_path: Path) -> None:
     reply = json.dumps({**WRITTEN, "sure": "eight"})
     for twin in (loaded, loaded.deepcopy(), loaded.reset_copy()):
         engine = Engine(reply)
-        with dspy.context(
-            lm=dspy.LM(f"test/fields-{next(_names)}", engine=engine), adapter=dspy.JSONAdapter()
-        ):
+        with dspy.context(lm=dspy.LM(f"test/fields-{next(_names)}", engine=engine), adapter=dspy.JSONAdapter()):
             answer = twin.turn(topic="lamps")
         assert values(answer) == READ
         assert answer.sure == 8
@@ -385,9 +379,7 @@ def test_all_types_are_exported() -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.recursive(st.text() | st.none() | st.booleans() | st.integers() | st.floats(), st.lists, max_leaves=4)
-)
+@given(st.recursive(st.text() | st.none() | st.booleans() | st.integers() | st.floats(), st.lists, max_leaves=4))
 def test_any_value_is_within_bounds_or_refused(value: object) -> None:
     for kind in TYPES:
         try:

@@ -60,9 +60,7 @@ VALUES = st.recursive(
     SCALARS,
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(["score", "id", "ids", "text", "name", "choice", "idea", "I3"]), inner
-        )
+        | st.dictionaries(st.sampled_from(["score", "id", "ids", "text", "name", "choice", "idea", "I3"]), inner)
         | st.dictionaries(STRINGS, inner, max_size=3)
     ),
     max_leaves=8,
@@ -274,9 +272,7 @@ def test_ids_are_read(value: object, ids: str) -> None:
     assert read_ids(value) == ids.split()
 
 
-@pytest.mark.parametrize(
-    "value", [[3, "5", 3], "3, 5 and 3", "[3, 5, 3]", ["I3", 5, "Idea 3"], {"votes": [3, 5, 3]}]
-)
+@pytest.mark.parametrize("value", [[3, "5", 3], "3, 5 and 3", "[3, 5, 3]", ["I3", 5, "Idea 3"], {"votes": [3, 5, 3]}])
 def test_bare_numbers_get_the_kind_that_is_asked_for(value: object) -> None:
     assert read_ids(value, "I") == ["I3", "I5", "I3"]
 
@@ -418,9 +414,7 @@ def test_choices_are_read(value: object, option: str) -> None:
     assert read_choice(value, OPTIONS) == option
 
 
-@pytest.mark.parametrize(
-    "value", ["", None, "pass or comment", "passing", "I would not pass", ["pass", "move"], 3, {}]
-)
+@pytest.mark.parametrize("value", ["", None, "pass or comment", "passing", "I would not pass", ["pass", "move"], 3, {}])
 def test_what_is_no_single_choice_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="could be read"):
         read_choice(value, OPTIONS)
