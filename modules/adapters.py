@@ -139,7 +139,7 @@ class _JSON(_Layout, JSONAdapter):
 
 def _object(completion: str, names: Collection[str]) -> dict[str, Any] | None:
     """Return the JSON object with any of the names, also where a model wrapped it in prose, a list or a key."""
-    value = _loaded(completion.rpartition("</think>")[2])
+    value = _loaded(completion)
     for _ in range(4):
         if isinstance(value, list):
             value = next((v for v in value if isinstance(v, dict)), None)
@@ -159,9 +159,10 @@ def _loaded(completion: str) -> Any:
     try:
         return json.loads(completion)
     except (ValueError, RecursionError):
-        start = completion.find("{")
+        answer = completion.rpartition("</think>")[2] if completion.lstrip().startswith("<think") else completion
+        start = answer.find("{")
     try:
-        return json_repair.loads(completion[start:]) if start >= 0 else None
+        return json_repair.loads(answer[start:]) if start >= 0 else None
     except (ValueError, RecursionError):  # nested deeper than can be read
         return None
 

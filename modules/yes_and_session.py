@@ -281,7 +281,8 @@ class YesAndSession:
         """Await ratings; if the person speaks first, cancel them, for they rate words that are no longer the last."""
         cut_in = asyncio.ensure_future(self.run.control.spoken())
         try:
-            await asyncio.wait({ratings, cut_in}, return_when=asyncio.FIRST_COMPLETED)
+            waiting: set[asyncio.Future[Any]] = {ratings, cut_in}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if ratings.done():
                 return list(ratings.result())
             self.run.log.reading(self._cut_in(), True)

@@ -170,8 +170,8 @@ def _print_answer(console: Console, session: Any) -> None:
     """Print the chosen answer and how diversity moved over the rounds."""
     if session.ideas:
         console.print(Text(session.ideas[0].description), soft_wrap=not console.is_terminal, highlight=False)
-    rounds = [event for event in session.events if isinstance(event, Round) and event.distance is not None]
-    if rounds:
-        course = " → ".join(f"{event.distance:.3f}" for event in rounds)
-        line = f"\nMean distance of the answers by round: {course}  {spark([r.distance for r in rounds])}"
+    distances = [event.distance for event in session.events if isinstance(event, Round) and event.distance is not None]
+    if distances:
+        course = " → ".join(f"{distance:.3f}" for distance in distances)
+        line = f"\nMean distance of the answers by round: {course}  {spark(distances)}"
         console.print(Text(line, "dim"), highlight=False)
