@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
 
@@ -24,15 +25,10 @@ import json_repair
 import pydantic
 from dspy.adapters.chat_adapter import ChatAdapter
 from dspy.adapters.json_adapter import JSONAdapter
-from dspy.adapters.utils import (
-    apply_output_field_defaults,
-    format_field_value,
-    parse_value,
-    translate_field_type,
-)
+from dspy.adapters.utils import format_field_value, parse_value, translate_field_type
 from dspy.utils.exceptions import AdapterParseError
 
-__all__ = ["ADAPTERS", "FORMATS", "Format", "adapter_for", "format_of", "lower_format"]
+__all__ = ["ADAPTERS", "FORMATS", "Format", "adapter_for", "format_of", "lower_format", "shape_of"]
 
 Format = Literal["bounded", "schema", "json", "chat"]
 FORMATS: tuple[Format, ...] = ("bounded", "schema", "json", "chat")
@@ -44,9 +40,29 @@ SYSTEM = (
 _OWN = "persona"
 
 
+@dataclass(frozen=True)
+class Shape:
+    """A signature's fields, looked up once: DSPy collects them anew at each access."""
+
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+_SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
+
+
+def shape_of(signature: Any) -> Shape:
+    """Return the fields of a signature."""
+    shape = _SHAPES.get(signature)
+    if shape is None:
+        shape = _SHAPES[signature] = Shape(signature.input_fields, signature.output_fields)
+    return shape
+
+
 def _split(signature: Any, inputs: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Split the given inputs into those that all share and those of one participant."""
-    names = [name for name in signature.input_fields if name in inputs]
+    names = [name for name in shape_of(signature).inputs if name in inputs]
     at = names.index(_OWN) if _OWN in names else max(len(names) - 1, 0)
     return names[:at], names[at:]
 
@@ -69,14 +85,21 @@ class _Layout:
 
         def shown(name: str) -> str:
             value = inputs[name]
-            return value if isinstance(value, str) else format_field_value(signature.input_fields[name], value)
+            return value if isinstance(value, str) else format_field_value(shape_of(signature).inputs[name], value)
 
         def sections(names: list[str]) -> list[str]:
             return [f"[[ ## {name} ## ]]\n{shown(name)}" for name in names]
 
-        task = [f"[[ ## task ## ]]\n{self.task(signature)}"] if main_request else []
-        reminder = [self.reminder(signature)] if main_request else []
+        task = [f"[[ ## task ## ]]\n{self._once(signature, self.task)}"] if main_request else []
+        reminder = [self._once(signature, self.reminder)] if main_request else []
         return "\n\n".join(p for p in [prefix, *sections(shared), *task, *sections(own), *reminder, suffix] if p)
+
+    def _once(self, signature: Any, make: Callable[[Any], str]) -> str:
+        """Return a text that depends on the signature alone, made on first use."""
+        texts, name = shape_of(signature).texts, f"{self.heading}/{self.has_schema}/{make.__name__}"
+        if name not in texts:
+            texts[name] = make(signature)
+        return texts[name]
 
     def task(self, signature: Any) -> str:
         """Return the instructions and what each output field is."""
@@ -113,19 +136,20 @@ class _JSON(_Layout, JSONAdapter):
         return f"Respond with a JSON object: {', '.join(signature.output_fields)}."
 
     def parse(self, signature: Any, completion: str) -> dict[str, Any]:
-        names = signature.output_fields.keys()
-        found = _object(completion, names)
+        fields = shape_of(signature).outputs
+        found = _object(completion, fields.keys())
         if found is None and "[[ ##" in completion:
             return cast(dict[str, Any], ADAPTERS["chat"].parse(signature, completion))
         values, trouble = {}, "" if found else "there is no JSON object with the fields asked for"
         for name, value in (found or {}).items():
-            if name in names:
+            if name in fields:
                 try:
-                    values[name] = parse_value(value, signature.output_fields[name].annotation)
+                    values[name] = parse_value(value, fields[name].annotation)
                 except ValueError as error:
                     trouble = f"field {name}: {error}"
-        complete = apply_output_field_defaults(signature, values)
-        missing = [name for name in names if name not in complete]
+        optional = {name: known for name, known in fields.items() if name not in values and not known.is_required()}
+        values |= {name: known.get_default(call_default_factory=True) for name, known in optional.items()}
+        missing = [name for name in fields if name not in values]
         if missing or not found:
             raise AdapterParseError(
                 adapter_name="salon",
@@ -134,7 +158,7 @@ class _JSON(_Layout, JSONAdapter):
                 message=trouble or f"fields are missing: {', '.join(missing)}",
                 parsed_result=values,
             )
-        return complete
+        return values
 
 
 def _object(completion: str, names: Collection[str]) -> dict[str, Any] | None:

@@ -51,8 +51,12 @@ class Usage:
 
     def add(self, other: Usage) -> None:
         """Add another account to this one."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        self.calls += other.calls
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.usd += other.usd
+        self.unpriced += other.unpriced
+        self.seconds += other.seconds
 
 
 @dataclass(frozen=True)

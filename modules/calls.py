@@ -30,7 +30,7 @@ from pydantic import TypeAdapter
 from salon.errors import CallFailure, LMSetupError, LogError
 from salon.redact import redact
 
-from .adapters import adapter_for, format_of, lower_format
+from .adapters import adapter_for, format_of, lower_format, shape_of
 from .budget import Account, Budget, Usage
 from .log import SessionLog
 from .streams import rollout_id
@@ -296,7 +296,7 @@ class Desk:
                     disable_history=False,
                 ):
                     prediction = await self._in_time(lambda: predict.acall(**inputs, lm=lm, config=config))
-                return {name: prediction[name] for name in predict.signature.output_fields}
+                return {name: prediction[name] for name in shape_of(predict.signature).outputs}
             except dspy_errors.ContextWindowExceededError:
                 raise
             except (dspy_errors.LMInvalidRequestError, dspy_errors.LMUnsupportedFeatureError) as error:
@@ -388,14 +388,14 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 def _plain(signature: Any, outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the outputs as JSON values."""
-    fields = signature.output_fields
+    fields = shape_of(signature).outputs
     return {k: _adapter(fields[k].annotation).dump_python(v, mode="json") for k, v in outputs.items()}
 
 
 def _answer(signature: Any, record: Mapping[str, Any]) -> Answer:
     if record["status"] != "ok":
         return Answer({}, record["error"], refused=record["status"] == "refused")
-    fields, outputs = signature.output_fields, record["outputs"]
+    fields, outputs = shape_of(signature).outputs, record["outputs"]
     try:
         typed = {k: _adapter(fields[k].annotation).validate_python(v) for k, v in outputs.items() if k in fields}
     except ValueError as error:

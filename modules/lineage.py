@@ -59,6 +59,7 @@ class Lineage:
 
     cites: dict[str, tuple[str, ...]] = field(default_factory=dict)
     authors: dict[str, str] = field(default_factory=dict)
+    _depths: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entities: Iterable[tuple[str, str, Sequence[str]]]) -> Lineage:
@@ -69,12 +70,21 @@ class Lineage:
         """
         graph = cls()
         for name, author, cites in entities:
-            for cited in cites:
-                if cited not in graph.cites:
-                    raise ValueError(f"{name} cites {cited}, which does not come before it")
-            graph.cites[name] = tuple(cites)
-            graph.authors[name] = author
+            graph.add(name, author, cites)
         return graph
+
+    def add(self, name: str, author: str, cites: Sequence[str]) -> None:
+        """Add the next entity.
+
+        Raises:
+            ValueError: If it cites one that is not there.
+        """
+        for cited in cites:
+            if cited not in self.cites:
+                raise ValueError(f"{name} cites {cited}, which does not come before it")
+        self.cites[name] = tuple(cites)
+        self.authors[name] = author
+        self._depths[name] = max((self._depths[c] + 1 for c in cites), default=0)
 
     def _known(self, name: str) -> str:
         if name not in self.cites:
@@ -99,21 +109,17 @@ class Lineage:
 
     def depths(self) -> dict[str, int]:
         """Return for each entity the edges on the longest citation chain that ends in it."""
-        depths: dict[str, int] = {}
-        for name, cites in self.cites.items():
-            depths[name] = max((depths[c] + 1 for c in cites), default=0)
-        return depths
+        return dict(self._depths)
 
     def depth(self, name: str) -> int:
         """Return the influence depth of one entity (reference: idea influence depth)."""
-        return self.depths()[self._known(name)]
+        return self._depths[self._known(name)]
 
     def longest_chain(self, name: str) -> list[str]:
         """Return a longest citation chain that ends in ``name``, oldest entity first."""
-        depths = self.depths()
         chain = [self._known(name)]
         while cites := self.cites[chain[-1]]:
-            chain.append(max(cites, key=lambda c: depths[c]))
+            chain.append(max(cites, key=self._depths.__getitem__))
         return chain[::-1]
 
     def absorption(self, name: str, discussion: Iterable[str]) -> float | None:

@@ -366,6 +366,8 @@ class RoundtableSession:
         """Let all propose at once, and put the proposals up in an order drawn from the seed."""
         propose, shared = self.program.propose, self._shared()
         answers = await asyncio.gather(*(self._participant(propose, "propose", p, shared) for p in proposers))
+        written = [idea_text(clean(a.title), clean(a.description)) for a in answers if not a.error]
+        await self.run.embed_ahead(written)
         order = list(zip(proposers, answers, strict=True))
         stream(self.run.seed, self.run.turn, "proposals").shuffle(order)
         for persona, answer in order:

@@ -117,6 +117,11 @@ class Run:
             self.log.reading(key, await asyncio.to_thread(take))
         return self.log.recorded.readings[key]
 
+    async def embed_ahead(self, texts: list[str]) -> None:
+        """Embed texts in one batch, so that the readings that compare them one by one find them ready."""
+        if texts and not self.desk.offline and not self.log.behind:
+            await asyncio.to_thread(self.embedder.embed, texts)
+
     def _on_record(self, key: str) -> bool:
         known = key in self.log.recorded.readings
         if not known and self.desk.offline:

@@ -113,6 +113,7 @@ class Session:
         log: Its records: calls and readings.
         personas: Who took part, by id, in seat order.
         entities: Everything that has an id, by id, in order.
+        lineage: The citation graph of all entities.
         board: The ideas on the whiteboard, in order.
         contributions: How often each persona spoke: comments and ideas.
         left: Ids of personas that left.
@@ -132,6 +133,7 @@ class Session:
         self.personas: dict[str, Joined] = {}
         self.left: set[str] = set()
         self.board: list[Idea] = []
+        self.lineage = Lineage()
         self.contributions: dict[str, int] = {}
         self._public: dict[str, None] = {}
         self._own: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -155,6 +157,7 @@ class Session:
             self.left.add(event.persona)
         elif isinstance(event, Entity):
             self.entities[event.id] = event
+            self.lineage.add(event.id, event.author, event.cites)
             if isinstance(event, Idea):
                 self.board.append(event)
             if isinstance(event, Comment | Idea) and event.author in self.contributions:
@@ -229,11 +232,6 @@ class Session:
             voters,
             tuple(idea.cites),
         )
-
-    @property
-    def lineage(self) -> Lineage:
-        """The citation graph of all entities."""
-        return Lineage.of((e.id, e.author, e.cites) for e in self.entities.values())
 
     def plan(self) -> Plan | None:
         """Return what a roundtable was planned to bring, with its expected course; None for other sessions."""
