@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/salon brainstorm "AI smart glasses for everyday consumers" --personas 3 --turns 2 --ideas 2 --votes 3 --no-facilitator --seed 1
+	$(BIN)/salon brainstorm "AI smart glasses for everyday consumers" --personas data/example_personas.csv --turns 1 --ideas 1 --votes 2 --no-facilitator --seed 1
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest

@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ("startup", "lineage_speed", "call_overhead", "session_speed", "growth")
+NAMES = ("startup", "lineage_speed", "call_overhead", "session_speed", "growth", "set_speed")
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
     print(f"Python {platform.python_version()} on {platform.machine()}, {platform.system()}")
     for name in names:
         for figure, value in importlib.import_module(f"benchmarks.{name}").measure().items():
-            print(f"{figure:62} {value}", flush=True)
+            print(f"{figure:68} {value}", flush=True)
 
 
 if __name__ == "__main__":

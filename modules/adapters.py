@@ -104,11 +104,11 @@ class _Layout:
     def task(self, signature: Any) -> str:
         """Return the instructions and what each output field is."""
         lines = [textwrap.dedent(signature.instructions).strip(), self.heading]
-        for name, field in signature.output_fields.items():
-            desc = field.json_schema_extra["desc"]
-            known = "" if desc == f"${{{name}}}" else desc
-            note = "" if self.has_schema else translate_field_type(name, field).partition("the value you produce ")[2]
-            lines.append(f"- {name}: {'; '.join(t for t in (known, note) if t)}")
+        for name, output in shape_of(signature).outputs.items():
+            desc = output.json_schema_extra["desc"]
+            told = "" if desc == f"${{{name}}}" else desc
+            note = "" if self.has_schema else translate_field_type(name, output).partition("the value you produce ")[2]
+            lines.append(f"- {name}: {'; '.join(t for t in (told, note) if t)}")
         return "\n".join(lines)
 
     heading = "Answer in these fields:"

@@ -35,18 +35,21 @@ from ..signatures.personas import Persona
 from .cast import seat
 from .checks import checked_text
 from .choice import choose_answer
-from .debate import PLAIN, restated
+from .debate import PLAIN
 from .embedding import Embedder
 from .program import SessionProgram
 from .roundtable import Roundtable
 from .run import Run
 from .session import Session, Status
 from .streams import stream
-from .text import clean, neutral
+from .text import clean, neutral, restated
 from .tunable import Tunable
 from .yes_and import YesAnd
 
 __all__ = ["BASELINES", "Baseline", "Direct", "SelfRefine", "VerbalizedSampling", "Voting"]
+
+
+TAIL = 10  # percent
 
 
 class Baseline(SessionProgram):
@@ -69,7 +72,7 @@ class Baseline(SessionProgram):
         lens: bool = False,
         lms: dict[str, Any] | None = None,
         embedder: str | Embedder | None = None,
-        max_concurrency: int = 16,
+        max_concurrency: int = 32,
     ) -> None:
         super().__init__(lms, embedder, max_concurrency)
         if equal_calls is not None and equal_calls < self.chain_calls():
@@ -225,6 +228,8 @@ class SelfRefine(Direct):
 class VerbalizedSampling(Baseline):
     """Several answers with their probabilities in one call, of which one is drawn.
 
+    The tail variant draws among the answers stated at under 10 %; where there is none, among all.
+
     Args:
         answers: How many answers one call asks for.
         tail: Ask for answers whose probability is under 10 % each, and draw evenly.
@@ -254,9 +259,12 @@ class VerbalizedSampling(Baseline):
         answer = await self._ask(run, self.sample, "sample", chain, task=task, request=request)
         if answer.error or not answer.answers:
             return ""
+        options = answer.answers[:count]
+        if self.tail:
+            options = [option for option in options if int(option.probability) < TAIL] or options
+        weights = [1 if self.tail else int(option.probability) for option in options]
         draw: Random = stream(run.seed, chain, "sample")
-        weights = [1 if self.tail else int(option.probability) for option in answer.answers]
-        return clean(draw.choices(answer.answers, weights if sum(weights) else None)[0].answer)
+        return clean(draw.choices(options, weights if sum(weights) else None)[0].answer)
 
 
 BASELINES: dict[str, Callable[..., SessionProgram]] = {

@@ -91,7 +91,7 @@ class Chat:
         self._current = self.opening
         self._error: BaseException | None = None
         self._done = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         context = contextvars.copy_context()
         target = self._held(program.hold(**arguments, control=self.control, listen=self._heard))
         self._thread = threading.Thread(target=context.run, args=(asyncio.run, target), name="salon-chat", daemon=True)
@@ -108,7 +108,13 @@ class Chat:
         return self._move({"text": "/sage"})
 
     def ask(self, expert: str) -> Following:
-        """Give an expert the floor by name; return the events that follow."""
+        """Give an expert the floor by name; return the events that follow.
+
+        Raises:
+            UserError: If no expert has that name.
+        """
+        if self.session is not None and not self.knows(expert):
+            raise UserError(f"There is no expert {expert!r}", f"there are {', '.join(self.experts())}")
         return self._move({"text": f"/ask {expert}"})
 
     def set_threshold(self, value: float) -> None:
@@ -127,7 +133,7 @@ class Chat:
         While nobody speaks this is the same as ``say``. Returns the events of the move it falls into.
         """
         with self._lock:
-            if self._idle:
+            if self._idle or self._current is self.opening:
                 return self.say(text)
             self.control.interject(text)
             return self._current
@@ -149,12 +155,21 @@ class Chat:
         """
         if self.session is None:
             raise UserError("There is nothing to save yet", "the conversation has not begun")
-        self.session.save(folder)
+        session, loop = self.session, self._loop
+        if loop is None or self._done.is_set():
+            session.save(folder)
+            return
+
+        async def saved() -> None:
+            session.save(folder)
+
+        asyncio.run_coroutine_threadsafe(saved(), loop).result()  # where nobody else changes the session
 
     def close(self) -> Session:
         """End the conversation and return its session."""
-        if not self._done.is_set():
-            self._moves.put((None, Following()))
+        with self._lock:
+            if not self._done.is_set():
+                self._moves.put((None, Following()))
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -172,26 +187,31 @@ class Chat:
 
     _threshold: float | None = None
     _idle = False
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def _move(self, move: dict[str, Any]) -> Following:
-        if self._done.is_set():
-            raise self._error or UserError("The conversation is over", "it was closed", "Open or resume one.")
-        if self._threshold is not None:
-            move["threshold"], self._threshold = self._threshold, None
-        following = Following()
-        self._moves.put((move, following))
-        return following
+        with self._lock:
+            if self._done.is_set():
+                raise self._error or UserError("The conversation is over", "it was closed", "Open or resume one.")
+            if self._threshold is not None:
+                move["threshold"], self._threshold = self._threshold, None
+            following = Following()
+            self._moves.put((move, following))
+            self._idle = False
+            return following
 
     async def _next_move(self, session: Session) -> dict[str, Any] | None:
         """Give the session the person's next move: called when the floor is the person's."""
+        self._loop = asyncio.get_running_loop()
         with self._lock:  # words that came in this moment are the next move
             self.session = session
             if pending := self.control.taken():
                 return {"text": pending}
-            self._idle = True
+            self._idle = self._moves.empty()
             self._current.close()
-        move, self._current = await asyncio.to_thread(self._moves.get)
-        self._idle = False
+        move, following = await asyncio.to_thread(self._moves.get)
+        with self._lock:
+            self._idle, self._current = False, following
         return move
 
     def _heard(self, item: Event | CallProgress) -> None:
@@ -206,7 +226,8 @@ class Chat:
         except BaseException as error:
             self._error = error
         finally:
-            self._done.set()
-            self._current.close(self._error)
-            while not self._moves.empty():
-                self._moves.get()[1].close(self._error)
+            with self._lock:
+                self._done.set()
+                self._current.close(self._error)
+                while not self._moves.empty():
+                    self._moves.get()[1].close(self._error)

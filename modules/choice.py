@@ -13,7 +13,7 @@ from typing import Any
 from .events import JUDGE, Consensus, Failure, Idea, Vote
 from .run import Run
 from .streams import stream
-from .text import excerpt, neutral
+from .text import excerpt, neutral, restated
 
 __all__ = ["choose_answer", "inadmissible"]
 
@@ -73,7 +73,7 @@ async def choose_answer(run: Run, choose: Any, task: str, finals: Mapping[str, t
         JUDGE,
         task=task,
         answers="\n\n".join(f"{n}. {neutral(idea.description)}" for n, idea in enumerate(order, 1)),
-        request=f"Keep to the task: {excerpt(task, 1200)}\nChoose one of the answers 1 to {len(order)}.",
+        request=restated(task, f"Choose one of the answers 1 to {len(order)}."),
     )
     shown = [idea.id for idea in order]
     trouble = answer.error

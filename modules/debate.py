@@ -25,6 +25,7 @@ from ..signatures.personas import Persona
 from .cast import seat
 from .checks import checked_text
 from .choice import choose_answer
+from .course import Course
 from .diversity import pairwise_distance, vendi
 from .embedding import Embedder, Vectors
 from .events import Draft as DraftEvent
@@ -33,15 +34,14 @@ from .program import SessionProgram
 from .run import Run
 from .session import Session, Status
 from .streams import stream
-from .text import clean, neutral
+from .text import clean, neutral, restated
 from .tunable import Tunable
 
-__all__ = ["PLAIN", "PROFESSIONS", "Debate", "Peers", "Protocol", "farthest", "restated"]
+__all__ = ["PLAIN", "PROFESSIONS", "Debate", "Peers", "Protocol", "farthest"]
 
 Peers = Literal["farthest", "random", "closest", "all"]
 Protocol = Literal["simultaneous", "one-by-one"]
 PROFESSIONS = ("economist", "psychologist", "lawyer", "doctor", "historian")
-_RESTATED = 1200  # characters of the task that stand beside the request
 PLAIN = "You think in your own way."
 
 
@@ -83,7 +83,7 @@ class Debate(SessionProgram):
         models: Sequence[Any] | None = None,
         lms: dict[str, Any] | None = None,
         embedder: str | Embedder | None = None,
-        max_concurrency: int = 16,
+        max_concurrency: int = 32,
     ) -> None:
         super().__init__(lms, embedder, max_concurrency)
         if peers not in ("farthest", "random", "closest", "all"):
@@ -150,6 +150,10 @@ class Debate(SessionProgram):
         ideas = session.ideas
         return ideas[0].description if ideas else ""
 
+    def carried(self) -> dict[str, Any]:
+        """Return constructor arguments that are no JSON values and that a changed program takes along."""
+        return {**super().carried(), "models": self.models}
+
     def named_lms(self) -> dict[str, Any]:
         """Return the LMs by role and agent; those named in ``lms`` go before ``models``."""
         count = int(self.agents) if self.models else 0
@@ -184,14 +188,6 @@ def lens_label(lens: str, number: int) -> str:
     return f"{known.capitalize()} agent" if known else f"Agent {number}"
 
 
-def restated(task: str, now: str) -> str:
-    """Return the request: the task's constraints once more, then what to do."""
-    if len(task) > _RESTATED:
-        half = _RESTATED // 2
-        task = f"{task[:half]} […] {task[-half:]}"
-    return f"Keep to the task and all its constraints: {task}\n{now}"
-
-
 def farthest(vectors: Vectors, own: int, k: int, closest: bool = False) -> list[int]:
     """Return the rows most distant from row ``own`` (or closest to it), itself excluded, nearest tie first."""
     similar = vectors @ vectors[own]
@@ -199,13 +195,15 @@ def farthest(vectors: Vectors, own: int, k: int, closest: bool = False) -> list[
     return sorted(others, key=lambda i: (-similar[i] if closest else similar[i], i))[:k]
 
 
-class _Debating:
+class _Debating(Course):
     """The course of one debate."""
 
     def __init__(self, program: Debate, run: Run) -> None:
-        self.program, self.run = program, run
-        self.task = neutral(str(run.session.header["inputs"]["task"]))
+        super().__init__(run)
+        self.program = program
+        self.task = neutral(str(self.session.header["inputs"]["task"]))
         self.last: dict[str, DraftEvent] = {}
+        self.shown: dict[str, list[str]] = {}
         self.cut = ""
 
     async def held(self) -> tuple[Status, str]:
@@ -220,6 +218,8 @@ class _Debating:
         self.run.turn += 1
         finals = {draft.author: (draft.text, draft.id) for draft in self.last.values()}
         chosen = await choose_answer(self.run, self.program.choose, self.task, finals)
+        if len(finals) < min(2, int(self.program.agents)):
+            return "partial", f"{len(finals)} of {int(self.program.agents)} agents had an answer"
         if not chosen:
             return "partial", "no agent had an answer"
         return ("cut short", self.cut) if self.cut else ("complete", "all rounds were held")
@@ -234,11 +234,11 @@ class _Debating:
         seat(self.run, agents)
 
     def _who(self, agent: str) -> str:
-        return neutral(self.run.session.personas[agent].sketch)
+        return neutral(self.session.personas[agent].sketch)
 
     async def _drafts(self) -> None:
         self.run.turn += 1
-        agents = list(self.run.session.personas)
+        agents = self.session.seated
         answers = await asyncio.gather(*(self._drafted(agent) for agent in agents))
         for agent, answer in zip(agents, answers, strict=True):
             self._keep(agent, answer, 0, [], "draft")
@@ -250,35 +250,36 @@ class _Debating:
             self.program.draft, "draft", "participant", agent, task=self.task, persona=self._who(agent), request=request
         )
 
-    async def _round(self, number: int) -> dict[str, list[str]]:
-        """Measure how different the answers are, choose whom each agent is shown, and report both."""
+    async def _round(self, number: int) -> None:
+        """Measure how different the answers are, choose whom each agent is shown next, and report both.
+
+        One by one, agents are shown what is there when their turn comes, so nothing is chosen ahead.
+        """
         agents = list(self.last)
         texts = [self.last[agent].text for agent in agents]
 
         def measured() -> dict[str, Any]:
             vectors = self.run.embedder.embed(texts)
-            shown = {agent: [agents[j] for j in self._selected(vectors, i)] for i, agent in enumerate(agents)}
+            shown = {agent: [agents[j] for j in self._selected(vectors, i, agent)] for i, agent in enumerate(agents)}
             return {"distance": pairwise_distance(vectors), "vendi": vendi(vectors), "shown": shown}
 
         found = await self.run.slow_reading(f"t{self.run.turn:04}/diversity/{number}", measured)
-        over = number >= int(self.program.rounds)
-        shown: dict[str, list[str]] = {} if over else found["shown"]
-        self.run.emit(Round, round=number, distance=found["distance"], vendi=found["vendi"], shown=shown)
-        self.shown = shown
-        return shown
+        ahead = number < int(self.program.rounds) and self.program.protocol == "simultaneous"
+        self.shown = found["shown"] if ahead else {}
+        self.run.emit(Round, round=number, distance=found["distance"], vendi=found["vendi"], shown=self.shown)
 
-    def _selected(self, vectors: Vectors, own: int) -> list[int]:
+    def _selected(self, vectors: Vectors, own: int, agent: str) -> list[int]:
         k = int(self.program.k)
         others = [i for i in range(len(vectors)) if i != own]
         if self.program.peers == "all":
             return others
         if self.program.peers == "random":
-            draw = stream(self.run.seed, self.run.turn, own, "peers")
+            draw = stream(self.run.seed, self.run.turn, agent, "peers")
             return sorted(draw.sample(others, min(k, len(others))))
         return farthest(vectors, own, k, closest=self.program.peers == "closest")
 
     async def _at_once(self) -> None:
-        agents, shown = list(self.run.session.personas), self.shown
+        agents, shown = self.session.seated, self.shown
         answers = await asyncio.gather(*(self._revised(agent, shown.get(agent, [])) for agent in agents))
         before = dict(self.last)
         number = self.run.turn - 1
@@ -289,7 +290,7 @@ class _Debating:
 
     async def _one_by_one(self) -> None:
         number = self.run.turn - 1
-        for agent in list(self.run.session.personas):
+        for agent in self.session.seated:
             shown = await self._shown_now(agent)
             cites = [self.last[peer].id for peer in shown]
             self._keep(agent, await self._revised(agent, shown), number, cites, "revise")
@@ -303,7 +304,7 @@ class _Debating:
         texts = [self.last[a].text for a in agents]
 
         def selected() -> list[str]:
-            return [agents[j] for j in self._selected(self.run.embedder.embed(texts), agents.index(agent))]
+            return [agents[j] for j in self._selected(self.run.embedder.embed(texts), agents.index(agent), agent)]
 
         found: list[str] = await self.run.slow_reading(f"t{self.run.turn:04}/shown/{agent}", selected)
         return found
@@ -328,7 +329,7 @@ class _Debating:
     def _keep(self, agent: str, answer: Any, number: int, shown: list[str], purpose: str) -> None:
         """Record an agent's answer; without one its last answer stands."""
         if answer.error:
-            self.run.failed(purpose, agent, answer)
+            self.silent(purpose, agent, answer)
             return
         self.run.answered(agent)
         own = [self.last[agent].id] if agent in self.last else []

@@ -233,8 +233,8 @@ class Consensus(Event):
     Attributes:
         idea: The chosen idea; empty if there was none to choose.
         order: Ideas in the order the judge saw them.
-        rejected: Ideas that could not win, with the reason.
-        decided: Whether the judge decided; else the first admissible answer in its order stands.
+        rejected: Authors whose answer could not win, with the reason.
+        decided: Whether the judge decided; else the first admissible answer in seat order stands.
         reason: The judge's reason, or why it did not decide.
     """
 

@@ -57,7 +57,7 @@ class SessionProgram(dspy.Module):
         self,
         lms: dict[str, Any] | None = None,
         embedder: str | Embedder | None = None,
-        max_concurrency: int = 16,
+        max_concurrency: int = 32,
     ) -> None:
         super().__init__()
         if max_concurrency < 1:
@@ -84,6 +84,10 @@ class SessionProgram(dspy.Module):
         """Return the session's answer as one text, the best idea; empty if there is none."""
         ideas = session.ideas
         return f"{ideas[0].title}: {ideas[0].description}" if ideas else ""
+
+    def carried(self) -> dict[str, Any]:
+        """Return constructor arguments that are no JSON values and that a changed program takes along."""
+        return {"lms": self.lms, "embedder": self.embedder}
 
     def named_lms(self) -> dict[str, Any]:
         """Return the LMs by role, persona id or persona name."""
@@ -245,7 +249,7 @@ class SessionProgram(dspy.Module):
 
     def changed(self, **settings: Any) -> Self:
         """Return a program like this one with other settings; prompts and other tunables stay as they are."""
-        program = type(self)(**{**self.settings(), "lms": self.lms, "embedder": self.embedder, **settings})
+        program = type(self)(**{**self.settings(), **self.carried(), **settings})
         for name, predictor in program.named_predictors():
             predictor.lm = dict(self.named_predictors())[name].lm
         state = program.dump_state()

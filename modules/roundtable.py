@@ -84,7 +84,7 @@ class Roundtable(SessionProgram):
         self_votes: bool = False,
         lms: dict[str, Any] | None = None,
         embedder: str | Embedder | None = None,
-        max_concurrency: int = 16,
+        max_concurrency: int = 32,
     ) -> None:
         super().__init__(lms, embedder, max_concurrency)
         self.personas = checked_personas(personas, 2, "a roundtable")

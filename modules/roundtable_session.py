@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .cast import invent, measure_distinctness, report_distinctness, seat
+from .course import Course
 from .events import (
     FACILITATOR,
     Ballot,
     Chosen,
     Comment,
     Duplicate,
-    Event,
     Facilitation,
     Idea,
-    Left,
     Phase,
     Summary,
     Thought,
@@ -30,9 +29,9 @@ from .names import addressed, named
 from .run import WRAP_UP, Run
 from .session import Status, idea_text
 from .streams import stream
-from .text import clean, neutral, tokens
+from .text import clean, excerpt, neutral, tokens
 from .trajectory import MINUTES_PER_TURN
-from .transcript import NOTE_TOKENS, Transcript, notes, whiteboard
+from .transcript import NOTE_TOKENS, notes, whiteboard
 from .turns import Bid, choose_speaker
 from .whiteboard import Quotas, count_ballot
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RoundtableSession"]
 
-_FAILURES_TO_LEAVE = 3
 _TASK_TOKENS = 450
 RULES = (
     "Everyone speaks for themselves, one at a time. Build on what others said and name what you build on by its "
@@ -51,7 +49,7 @@ RULES = (
 )
 
 
-class RoundtableSession:
+class RoundtableSession(Course):
     """The course of one session.
 
     Args:
@@ -60,11 +58,11 @@ class RoundtableSession:
     """
 
     def __init__(self, program: Roundtable, run: Run) -> None:
-        self.program, self.run, self.session = program, run, run.session
+        super().__init__(run)
+        self.program = program
         self.topic = neutral(self.session.topic)
         self.rules = RULES.format(ideas=int(program.ideas), votes=int(program.votes))
         self.quotas = Quotas(int(program.ideas), int(program.votes))
-        self.transcript = Transcript(self.session)
         self.last = ""
         self.addressed: list[str] = []
         self.spoke_at: dict[str, int] = {}
@@ -88,7 +86,7 @@ class RoundtableSession:
         finally:
             distinctness.cancel()
         status, reason = self._status()
-        self._emit(Phase, phase="closed", reason=reason)
+        self.emit(Phase, phase="closed", reason=reason)
         return status, reason
 
     def _status(self) -> tuple[Status, str]:
@@ -101,16 +99,6 @@ class RoundtableSession:
         if not self.session.board and int(self.program.ideas):
             return "partial", self.cut or "no idea was proposed"
         return ("cut short", self.cut) if self.cut else ("complete", "all phases were held")
-
-    def _emit(self, kind: type[Event], **fields: Any) -> Event:
-        event = self.run.emit(kind, **fields)
-        self.transcript.feed(event)
-        return event
-
-    def _entity(self, kind: Any, author: str, cites: list[str], **fields: Any) -> Any:
-        entity = self.run.entity(kind, author, cites, **fields)
-        self.transcript.feed(entity)
-        return entity
 
     # ---------------------------------------------------------------- seats
 
@@ -135,7 +123,7 @@ class RoundtableSession:
     # ---------------------------------------------------------------- discussion
 
     async def _discussion(self) -> None:
-        self._emit(Phase, phase="discussion", reason="the session began")
+        self.emit(Phase, phase="discussion", reason="the session began")
         while True:
             ending = self._discussion_ending()
             if ending or not await self._turn():
@@ -182,10 +170,10 @@ class RoundtableSession:
 
     def _thought(self, persona: str, answer: Answer) -> Bid | None:
         if answer.error:
-            self._silent("think", persona, answer)
+            self.silent("think", persona, answer)
             return None
         self.run.answered(persona)
-        thought = self._entity(
+        thought = self.entity(
             Thought,
             persona,
             list(answer.cites),
@@ -196,11 +184,6 @@ class RoundtableSession:
         )
         heard = self.session.contributions[persona]
         return Bid(thought.eagerness, thought.wants != "pass", self.run.turn - self.spoke_at[persona], heard)
-
-    def _silent(self, purpose: str, persona: str, answer: Answer) -> None:
-        self.run.failed(purpose, persona, answer)
-        if self.run.silent_for.get(persona, 0) >= _FAILURES_TO_LEAVE:
-            self._emit(Left, persona=persona, reason=f"{_FAILURES_TO_LEAVE} calls in a row failed")
 
     async def _floor(self, bids: dict[str, Bid]) -> None:
         """Choose a speaker and let it speak."""
@@ -216,14 +199,15 @@ class RoundtableSession:
         self.addressed = []
         if choice is None:
             return
-        self._emit(Chosen, speaker=choice.speaker, tier=choice.tier, reason=choice.reason)
+        self.emit(Chosen, speaker=choice.speaker, tier=choice.tier, reason=choice.reason)
         if self._wants_idea(choice.speaker) and self.quotas.ideas_left(choice.speaker) > 0:
             answer = await self._participant(program.propose, "propose", choice.speaker, self._shared())
             await self._proposal(choice.speaker, answer)
         else:
             await self._comment(choice.speaker)
-        self.last = choice.speaker
-        self.spoke_at[choice.speaker] = self.run.turn
+        if choice.speaker not in self.run.silent_for:
+            self.last = choice.speaker
+            self.spoke_at[choice.speaker] = self.run.turn
 
     def _wants_idea(self, persona: str) -> bool:
         """Say whether a persona's last thought was of an idea; a word for it alone may have come since."""
@@ -233,12 +217,12 @@ class RoundtableSession:
     async def _comment(self, persona: str) -> None:
         answer = await self._participant(self.program.speak, "speak", persona, self._shared())
         if answer.error:
-            self._silent("speak", persona, answer)
+            self.silent("speak", persona, answer)
             return
         self.run.answered(persona)
         text = clean(answer.comment)
-        to = addressed(str(answer.nominates), text, self._labels(), persona)
-        self._entity(Comment, persona, list(answer.cites), text=text, addressed=to, clamped=answer.clamped)
+        to = addressed(str(answer.nominates), text, self.labels(), persona)
+        self.entity(Comment, persona, list(answer.cites), text=text, addressed=to, clamped=answer.clamped)
         self.run.speak(text)
         self.addressed = [*self.addressed, *to]
 
@@ -274,12 +258,12 @@ class RoundtableSession:
             self.run.failed("facilitate", FACILITATOR, answer)
             return False
         action, message = str(answer.action), clean(answer.message)
-        found = named(str(answer.target), self._labels()) if answer.target else []
+        found = named(str(answer.target), self.labels()) if answer.target else []
         target = found[0] if len(found) == 1 else ""
         if action == "no_action" or (action == "invite" and not target) or (action != "move_on" and not message):
             return False
         accepted = action != "move_on" or self._progress() >= float(self.program.move_on_after)
-        self._entity(
+        self.entity(
             Facilitation,
             FACILITATOR,
             [],
@@ -291,7 +275,7 @@ class RoundtableSession:
             clamped=answer.clamped,
         )
         self.facilitated_at = self.run.turn
-        if action == "invite":
+        if target and action != "move_on":
             self.addressed = [target, *self.addressed]
         return action == "move_on" and accepted
 
@@ -312,7 +296,7 @@ class RoundtableSession:
             return ""
         summary = clean(answer.summary)
         through = len(self.session.events)
-        self._entity(Summary, FACILITATOR, [], purpose=purpose, text=summary, through=through, clamped=answer.clamped)
+        self.entity(Summary, FACILITATOR, [], purpose=purpose, text=summary, through=through, clamped=answer.clamped)
         return summary
 
     async def _compact(self) -> None:
@@ -331,7 +315,7 @@ class RoundtableSession:
 
     def _prompt_room(self) -> int:
         """Return what the prompt budget leaves beside what every participant's prompt holds."""
-        sketches = [tokens(self._who(p)) for p in self.session.personas]
+        sketches = [tokens(self.who(p)) for p in self.session.personas]
         fixed = _TASK_TOKENS + tokens(self.topic) + tokens(self.rules) + max(sketches, default=0)
         return int(self.program.prompt_tokens) - fixed
 
@@ -345,7 +329,7 @@ class RoundtableSession:
             return
         if self._enough():
             return
-        self._emit(Phase, phase="ideation", reason=self.cut or "the discussion is over")
+        self.emit(Phase, phase="ideation", reason=self.cut or "the discussion is over")
         end = self.run.minute + float(self.program.ideation_minutes)
         while self.run.minute < end and (proposers := self._proposers()):
             self.run.turn += 1
@@ -376,7 +360,7 @@ class RoundtableSession:
     async def _proposal(self, persona: str, answer: Answer) -> None:
         """Put a proposal on the whiteboard, or turn it into a vote if it is there already."""
         if answer.error:
-            self._silent("propose", persona, answer)
+            self.silent("propose", persona, answer)
             if answer.refused or persona in self.session.left:
                 self.quotas.propose(persona)
             return
@@ -385,7 +369,7 @@ class RoundtableSession:
         title, description = clean(answer.title), clean(answer.description)
         twin, cosine = await self._nearest(persona, idea_text(title, description))
         if twin is None:
-            self._entity(
+            self.entity(
                 Idea,
                 persona,
                 list(answer.cites),
@@ -396,7 +380,7 @@ class RoundtableSession:
             self.run.speak(idea_text(title, description))
             return
         returned = self.quotas.give_back(persona)
-        self._emit(
+        self.emit(
             Duplicate,
             persona=persona,
             title=title,
@@ -425,7 +409,7 @@ class RoundtableSession:
 
     def _vote(self, persona: str, idea: str, origin: Literal["ballot", "duplicate"], reason: str) -> None:
         self.quotas.vote(persona, idea)
-        self._entity(Vote, persona, [idea], idea=idea, origin=origin, reason=reason)
+        self.entity(Vote, persona, [idea], idea=idea, origin=origin, reason=reason)
 
     # ---------------------------------------------------------------- voting
 
@@ -434,7 +418,7 @@ class RoundtableSession:
         if not ideas or not int(self.program.votes) or not self.session.seated:
             return
         self.run.turn += 1
-        self._emit(Phase, phase="voting", reason=self.cut or "all ideas are up")
+        self.emit(Phase, phase="voting", reason=self.cut or "all ideas are up")
         voters = self.session.seated
         board = whiteboard(self.session, max(300, self._prompt_room()), full=True)
         answers = await asyncio.gather(*(self._ballot(p, board) for p in voters))
@@ -463,30 +447,22 @@ class RoundtableSession:
             persona,
             topic=self.topic,
             whiteboard=board,
-            persona=self._who(persona),
+            persona=self.who(persona),
             request=request,
         )
 
     def _count(self, persona: str, answer: Answer, ideas: Sequence[str]) -> None:
         if answer.error:
-            self._silent("vote", persona, answer)
+            self.silent("vote", persona, answer)
             return
         voted = self.quotas.voted(persona)
         counted = count_ballot(answer.votes, ideas, self._own(persona), voted, self.quotas.votes_left(persona))
         reason = clean(answer.reason)
-        self._emit(Ballot, persona=persona, ideas=counted.votes, dropped=counted.dropped, reason=reason)
+        self.emit(Ballot, persona=persona, ideas=counted.votes, dropped=counted.dropped, reason=reason)
         for idea in counted.votes:
             self._vote(persona, idea, "ballot", reason)
 
     # ---------------------------------------------------------------- prompts
-
-    def _labels(self) -> dict[str, str]:
-        return {p: self.session.label(p) for p in self.session.seated}
-
-    def _who(self, persona: str) -> str:
-        joined = self.session.personas[persona]
-        role = f" ({neutral(joined.role)})" if joined.role else ""
-        return f"You are {joined.label}{role}. {neutral(joined.sketch)}"
 
     def _shared(self) -> dict[str, str]:
         board = whiteboard(self.session, self._board_limit())
@@ -497,10 +473,19 @@ class RoundtableSession:
             "whiteboard": board,
         }
 
+    def _taken(self, persona: str) -> str:
+        """Remind a persona of its own ideas on the whiteboard: small models propose them again."""
+        titles = [
+            f"{idea.id} {excerpt(neutral(idea.title), 60)}" for idea in self.session.board if idea.author == persona
+        ]
+        return f"\nYou proposed {', '.join(titles[-3:])}. Now think of quite another need." if titles else ""
+
     async def _participant(self, predict: Any, purpose: str, persona: str, shared: dict[str, str]) -> Answer:
         own = notes(self.session, persona, int(self.program.memory))
+        if purpose == "propose":
+            own += self._taken(persona)
         return await self.run.ask(
-            predict, purpose, "participant", persona, **shared, persona=self._who(persona), notes=own
+            predict, purpose, "participant", persona, **shared, persona=self.who(persona), notes=own
         )
 
 

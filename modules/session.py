@@ -270,7 +270,9 @@ class Session:
 
         lineage, discussion = self.lineage, self.discussion_ids()
         depths = lineage.depths()
-        absorbed = [lineage.absorption(idea.id, discussion) if discussion else 0.0 for idea in ideas]
+        discussed = any(isinstance(e, Phase) and e.phase == "discussion" for e in self.events)
+        measured = ideas if discussed else []
+        absorbed = [lineage.absorption(idea.id, discussion) if discussion else 0.0 for idea in measured]
         distance = None
         if len(ideas) > 1:
             encoder = embedder or Embedder(self.header["settings"].get("embedder"))
@@ -281,7 +283,9 @@ class Session:
             ideas=len(ideas),
             depth=mean("depth", [float(depths[idea.id]) for idea in ideas], "no ideas"),
             absorption=mean(
-                "absorption", [a for a in absorbed if a is not None], "no ideas, or nothing said by others"
+                "absorption",
+                [a for a in absorbed if a is not None],
+                "no ideas, no discussion phase, or nothing said by others",
             ),
             distance=distance,
             balance=self._balance(undefined),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "excerpt", "fitted", "neutral", "tokens", "words"]
+__all__ = ["clean", "excerpt", "fitted", "neutral", "restated", "tokens", "words"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MARKER = re.compile(r"\[\[(?=\s*##)|(?<=##)(\s*)\]\]")
@@ -12,6 +12,7 @@ _SPECIAL = re.compile(
     r"<(?=[|｜]|/?think|/?(?:s|bos|eos|start_of_turn|end_of_turn)>|</?SYS|<CUSTOM-TYPE)|\[(?=/?INST\])",
     re.IGNORECASE,
 )
+_RESTATED = 1200  # characters of a task that stand beside the request
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
@@ -61,3 +62,11 @@ def words(text: str) -> int:
 def tokens(text: str) -> int:
     """Estimate how many tokens a text costs, on the safe side: a token per 3 bytes of UTF-8."""
     return (len(text.encode("utf-8", "replace")) + 2) // 3
+
+
+def restated(task: str, now: str) -> str:
+    """Return the request: the task's constraints once more, then what to do."""
+    if len(task) > _RESTATED:
+        half = _RESTATED // 2
+        task = f"{task[:half]} […] {task[-half:]}"
+    return f"Keep to the task and all its constraints: {task}\n{now}"

@@ -15,6 +15,7 @@ from .events import (
     Facilitation,
     Idea,
     Left,
+    Message,
     Summary,
     Thought,
     visible_to,
@@ -119,7 +120,10 @@ class Transcript:
         label = self._session.label
         match event:
             case Comment():
-                return f"{event.id} {label(event.author)}: {neutral(event.text)}"
+                asks = f" {neutral(event.question)}" if event.question not in ("", event.text) else ""
+                return f"{event.id} {label(event.author)}: {neutral(event.text)}{asks}"
+            case Message():
+                return f"{event.id} Person: {neutral(event.text)}"
             case Idea():
                 body = f"{neutral(event.title)} - {neutral(event.description)}"
                 return f"{event.id} {label(event.author)} proposes: {body}"

@@ -90,7 +90,7 @@ class YesAnd(SessionProgram):
         messages: int = 3,
         lms: dict[str, Any] | None = None,
         embedder: str | Embedder | None = None,
-        max_concurrency: int = 16,
+        max_concurrency: int = 32,
     ) -> None:
         super().__init__(lms, embedder, max_concurrency)
         if order not in ("confidence", "fixed"):

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from .calls import Answer
 from .cast import invent, seat
+from .course import Course
 from .events import (
     PERSON,
     SAGE,
     Chosen,
     Comment,
     Declined,
-    Event,
     Floor,
     Idea,
-    Left,
     Message,
     Phase,
     Rated,
@@ -26,14 +25,12 @@ from .names import addressed, named
 from .run import Run
 from .session import Status
 from .text import clean, neutral, tokens
-from .transcript import Transcript
 
 if TYPE_CHECKING:
     from .yes_and import YesAnd
 
 __all__ = ["YesAndSession", "calibrated"]
 
-_FAILURES_TO_LEAVE = 3
 _TASK_TOKENS = 700  # of a prompt beside the conversation, experts apart
 _PRIOR = 5  # ratings after which an expert's own history weighs as much as the raw rating
 
@@ -51,7 +48,7 @@ def calibrated(history: list[float], raw: float) -> float:
     return (n * 10 * rank + _PRIOR * raw) / (n + _PRIOR)
 
 
-class YesAndSession:
+class YesAndSession(Course):
     """The course of one conversation.
 
     Args:
@@ -60,9 +57,9 @@ class YesAndSession:
     """
 
     def __init__(self, program: YesAnd, run: Run) -> None:
-        self.program, self.run, self.session = program, run, run.session
+        super().__init__(run)
+        self.program = program
         self.problem = neutral(str(self.session.header["inputs"]["problem"]))
-        self.transcript = Transcript(self.session)
         self.threshold = float(program.threshold)
         self.history: dict[str, list[float]] = {}
         self.nominated: list[str] = []
@@ -70,6 +67,7 @@ class YesAndSession:
         self.moves = 0
         self.seed = ""
         self.unsummed = True
+        self.cut = ""
 
     # ---------------------------------------------------------------- the whole
 
@@ -78,36 +76,28 @@ class YesAndSession:
         await self._seat()
         if not self.session.seated:
             return "partial", "no experts could be made"
-        self._emit(Phase, phase="conversation", reason="the experts are there")
-        cut = ""
-        while not cut and self.session.seated:
+        self.emit(Phase, phase="conversation", reason="the experts are there")
+        interactive = bool(self.run.reading("interactive", lambda: self.run.control.interactive))
+        while not self.cut and self.session.seated:
             self.run.turn += 1
             move = await self._move()
             if move is None:
                 break
-            cut = self.run.closing(len(self.session.seated) + 2)
-            if not cut:
-                await self._follow(str(move["text"]), move.get("threshold"))
-        if not self.run.control.interactive and self.unsummed:
+            await self._follow(str(move["text"]), move.get("threshold"))
+        if self.unsummed and (self.cut or not interactive):
             self.run.turn += 1
             await self._sum_up("The conversation is over: sum it up.")
-        self._emit(Phase, phase="closed", reason=cut or "the person ended it")
+        self.emit(Phase, phase="closed", reason=self.cut or "the person ended it")
         if not self.session.seated:
             return "partial", "no experts were left"
-        if not self.session.board and not self.run.control.interactive:
-            return "partial", cut or "the Sage had no answer"
-        return ("cut short", cut) if cut else ("complete", "the person ended it")
+        if not self.session.board and not interactive:
+            return "partial", self.cut or "the Sage had no answer"
+        return ("cut short", self.cut) if self.cut else ("complete", "the person ended it")
 
-    def _emit(self, kind: type[Event], **fields: Any) -> Any:
-        event = self.run.emit(kind, **fields)
-        self.transcript.feed(event)
-        return event
-
-    def _entity(self, kind: Any, author: str, cites: list[str], **fields: Any) -> Any:
-        entity = self.run.entity(kind, author, cites, **fields)
-        self.transcript.feed(entity)
-        self.unsummed = True
-        return entity
+    def _closing(self) -> bool:
+        """Say whether it is time to come to an end: one more turn and the Sage might not fit."""
+        self.cut = self.cut or self.run.closing(len(self.session.seated) + 2)
+        return bool(self.cut)
 
     async def _seat(self) -> None:
         program = self.program
@@ -145,7 +135,8 @@ class YesAndSession:
             said = await said if inspect.isawaitable(said) else said
             if said is None:
                 return None
-            return said if isinstance(said, dict) else {"text": clean(str(said))}
+            move = said if isinstance(said, dict) else {"text": str(said)}
+            return {**move, "text": clean(move["text"])}
         person = self.session.header["inputs"].get("person")
         if isinstance(person, list):
             return {"text": clean(person[self.moves])} if self.moves < len(person) else None
@@ -173,20 +164,22 @@ class YesAndSession:
         if threshold is not None:
             self.threshold = float(threshold)
         if not text.strip():
-            self._emit(Floor, reason="nothing was said")
+            self.emit(Floor, reason="nothing was said")
         elif text.strip().lower() == "/sage":
             await self._sum_up("The person called you.")
-            self._emit(Floor, reason="the Sage summed up")
+            self.emit(Floor, reason="the Sage summed up")
         else:
             command, _, name = text.strip().partition(" ")
             if command.lower() == "/ask":
-                self.nominated = named(name, self._labels())[:1]
+                self.nominated = named(name, self.labels())[:1]
             else:
-                self._entity(Message, PERSON, [], text=text)
+                self.nominated = []
+                self._said(text)
             await self._experts()
 
-    def _labels(self) -> dict[str, str]:
-        return {p: self.session.label(p) for p in self.session.seated}
+    def _said(self, text: str) -> None:
+        self.entity(Message, PERSON, [], text=clean(text))
+        self.last, self.unsummed = PERSON, True
 
     # ---------------------------------------------------------------- the experts
 
@@ -194,19 +187,24 @@ class YesAndSession:
         """Let experts speak until the floor is the person's again."""
         self._compact()
         reason = await (self._in_turn() if self.program.order == "fixed" else self._by_confidence())
-        self._emit(Floor, reason=reason)
+        self.emit(Floor, reason=reason)
 
     async def _in_turn(self) -> str:
-        for expert in list(self.session.seated):
+        asked, self.nominated = self.nominated, []
+        for expert in asked or list(self.session.seated):
             self.run.turn += 1
+            if self._closing():
+                return self.cut
             self._heard()
             await self._contribution(expert, "It is your turn.")
-        return "everyone has answered"
+        return f"{self.session.label(asked[0])} has answered" if asked else "everyone has answered"
 
     async def _by_confidence(self) -> str:
         turns, passed = 0, set[str]()
         while turns < int(self.program.max_agent_turns):
             self.run.turn += 1
+            if self._closing():
+                return self.cut
             if self._heard():
                 turns, passed = 0, set()
             speaker, request = await self._next_speaker(passed)
@@ -229,7 +227,7 @@ class YesAndSession:
         """Take in what the person said meanwhile; return whether it said something."""
         said = self.run.heard(f"t{self.run.turn:04}/interjection")
         if said:
-            self._entity(Message, PERSON, [], text=clean(said))
+            self._said(said)
             self.nominated = []
         return bool(said)
 
@@ -238,7 +236,7 @@ class YesAndSession:
         nominated = [p for p in self.nominated if p in self.session.seated and p not in passed]
         self.nominated = []
         if nominated:
-            self._emit(Chosen, speaker=nominated[0], tier=1, reason="was nominated")
+            self.emit(Chosen, speaker=nominated[0], tier=1, reason="was nominated")
             return nominated[0], "You were handed the floor by name. Leave the text empty to decline."
         rated = await self._rated(passed)
         if rated is None:
@@ -251,7 +249,7 @@ class YesAndSession:
         spoke = self.session.contributions
         seats = self.session.seated
         speaker = min(others or able, key=lambda p: (-able[p], spoke[p], seats.index(p)))
-        self._emit(Chosen, speaker=speaker, tier=tier, reason=f"was confident ({able[speaker]:.3g} of 10)")
+        self.emit(Chosen, speaker=speaker, tier=tier, reason=f"was confident ({able[speaker]:.3g} of 10)")
         return speaker, f"You were the most confident. You meant to add: {neutral(rated[speaker][1])}"
 
     async def _rated(self, passed: set[str]) -> dict[str, tuple[float, str]] | None:
@@ -266,19 +264,21 @@ class YesAndSession:
         found: dict[str, tuple[float, str]] = {}
         for expert, answer in zip(experts, answers, strict=True):
             if answer.error:
-                self._silent("rate", expert, answer)
+                self.silent("rate", expert, answer)
                 continue
             self.run.answered(expert)
             raw, earlier = float(answer.confidence), self.history.setdefault(expert, [])
             score = calibrated(earlier, raw) if int(self.program.calibrate) else raw
             earlier.append(raw)
             would = clean(answer.would_add)
-            self._emit(Rated, expert=expert, raw=raw, score=round(score, 4), would_add=would)
+            self.emit(Rated, expert=expert, raw=raw, score=round(score, 4), would_add=would)
             found[expert] = (score, would)
         return found
 
     async def _unless_cut_in(self, ratings: asyncio.Future[list[Answer]]) -> list[Answer] | None:
         """Await ratings; if the person speaks first, cancel them, for they rate words that are no longer the last."""
+        if self.run.desk.offline or self.run.log.behind:
+            return list(await ratings)
         cut_in = asyncio.ensure_future(self.run.control.spoken())
         try:
             waiting: set[asyncio.Future[Any]] = {ratings, cut_in}
@@ -300,26 +300,22 @@ class YesAndSession:
         return await self._expert(self.program.rate, "rate", expert)
 
     async def _expert(self, predict: Any, purpose: str, expert: str, **more: str) -> Answer:
-        joined = self.session.personas[expert]
-        who = f"You are {joined.label}. {neutral(joined.role)} {neutral(joined.sketch)}"
-        talk = self.transcript.text
-        return await self.run.ask(
-            predict, purpose, "participant", expert, problem=self.problem, conversation=talk, persona=who, **more
-        )
+        shared = {"problem": self.problem, "conversation": self.transcript.text}
+        return await self.run.ask(predict, purpose, "participant", expert, **shared, persona=self.who(expert), **more)
 
     async def _contribution(self, expert: str, request: str) -> Comment | None:
         """Let an expert speak; None if it declined or has no answer."""
         answer = await self._expert(self.program.contribute, "contribute", expert, request=request)
         if answer.error:
-            self._silent("contribute", expert, answer)
+            self.silent("contribute", expert, answer)
             return None
         self.run.answered(expert)
         text, question = clean(answer.text), clean(answer.question)
         if not text and not question:
-            self._emit(Declined, expert=expert)
+            self.emit(Declined, expert=expert)
             return None
-        to = addressed(str(answer.nominates), "", self._labels(), expert)
-        comment: Comment = self._entity(
+        to = addressed(str(answer.nominates), "", self.labels(), expert)
+        comment: Comment = self.entity(
             Comment,
             expert,
             list(answer.cites),
@@ -328,14 +324,9 @@ class YesAndSession:
             question=question,
             clamped=answer.clamped,
         )
-        self.last, self.nominated = expert, to
+        self.last, self.nominated, self.unsummed = expert, to, True
         self.run.speak(f"{text} {question}")
         return comment
-
-    def _silent(self, purpose: str, expert: str, answer: Answer) -> None:
-        self.run.failed(purpose, expert, answer)
-        if self.run.silent_for.get(expert, 0) >= _FAILURES_TO_LEAVE:
-            self._emit(Left, persona=expert, reason=f"{_FAILURES_TO_LEAVE} calls in a row failed")
 
     # ---------------------------------------------------------------- the Sage
 
@@ -354,7 +345,7 @@ class YesAndSession:
             return
         question = clean(answer.open_question)
         seed = clean(answer.seed) + (f" Open: {question}" if question else "")
-        idea = self._entity(
+        idea = self.entity(
             Idea,
             SAGE,
             list(answer.cites),

@@ -1,17 +1,32 @@
 """What every LM call is asked and must return: typed DSPy signatures and the field types they use."""
 
-from .personas import CastPersonas, Persona, Seat, SketchPersona
+from .baselines import Refine, SampleAnswers, WeightedAnswer
+from .debate import LENSES, ChooseAnswer, Draft, Revise
+from .personas import CastExperts, CastPersonas, Persona, Seat, SketchPersona
 from .roundtable import CastVotes, Facilitate, Propose, Speak, Summarise, Think
+from .yes_and import Contribute, PlayPerson, RateConfidence, SumUp
 
 __all__ = [
+    "LENSES",
+    "CastExperts",
     "CastPersonas",
     "CastVotes",
+    "ChooseAnswer",
+    "Contribute",
+    "Draft",
     "Facilitate",
     "Persona",
+    "PlayPerson",
     "Propose",
+    "RateConfidence",
+    "Refine",
+    "Revise",
+    "SampleAnswers",
     "Seat",
     "SketchPersona",
     "Speak",
+    "SumUp",
     "Summarise",
     "Think",
+    "WeightedAnswer",
 ]

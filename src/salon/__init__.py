@@ -8,7 +8,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from salon.errors import RunFailure, SalonError, UserError
+from salon.errors import (
+    CallFailure,
+    EmbeddedModelError,
+    LMSetupError,
+    LogError,
+    OutputError,
+    PersonaError,
+    RunFailure,
+    SalonError,
+    UserError,
+)
 
 if TYPE_CHECKING:
     from salon.data.personas import load_personas
@@ -22,11 +32,15 @@ if TYPE_CHECKING:
         Debate,
         Direct,
         Embedder,
+        Lineage,
+        Measures,
+        RankedIdea,
         Roundtable,
         SelfRefine,
         Session,
         SessionSet,
         Tunable,
+        Usage,
         VerbalizedSampling,
         Voting,
         YesAnd,
@@ -36,6 +50,10 @@ if TYPE_CHECKING:
     from salon.signatures import Persona
 
 _HOME = {
+    "Usage": "salon.modules",
+    "RankedIdea": "salon.modules",
+    "Measures": "salon.modules",
+    "Lineage": "salon.modules",
     "Voting": "salon.modules",
     "VerbalizedSampling": "salon.modules",
     "SelfRefine": "salon.modules",
@@ -64,12 +82,21 @@ _HOME = {
 __all__ = [
     "BASELINES",
     "Budget",
+    "CallFailure",
     "Chat",
     "Control",
     "Debate",
     "Direct",
+    "EmbeddedModelError",
     "Embedder",
+    "LMSetupError",
+    "Lineage",
+    "LogError",
+    "Measures",
+    "OutputError",
     "Persona",
+    "PersonaError",
+    "RankedIdea",
     "Roundtable",
     "RunFailure",
     "SalonError",
@@ -77,6 +104,7 @@ __all__ = [
     "Session",
     "SessionSet",
     "Tunable",
+    "Usage",
     "UserError",
     "VerbalizedSampling",
     "Voting",

@@ -39,8 +39,6 @@ def _resumed(options: argparse.Namespace) -> int:
 
     folder, program, settings = resumption(options, "Roundtable")
     topic = read_log(folder).header["inputs"]["topic"]
-    if options.topic and options.topic != topic:
-        raise UserError("A resumed session keeps its topic", "another one was given", "Leave the topic out.")
     expected = _expected(program, topic, {who: lm.model for who, lm in program.lms.items()})
     return held(options, folder, program, expected.calls, lambda **steer: ahold_again(folder, **settings, **steer))
 

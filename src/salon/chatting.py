@@ -176,9 +176,7 @@ def _command(chat: Any, line: str, console: Any) -> Any:
             case "/sage":
                 return chat.sage()
             case "/ask":
-                if rest.strip() and chat.knows(rest):
-                    return chat.ask(rest.strip())
-                raise UserError(f"There is no expert {rest.strip()!r}", f"there are {', '.join(chat.experts())}")
+                return chat.ask(rest.strip())
             case _ if word.startswith("/"):
                 raise UserError(f"There is no command {word}", "", _HELP)
             case _:

@@ -141,7 +141,7 @@ def _session_options(command: argparse.ArgumentParser, session: argparse._Argume
     limits.add_argument("--max-usd", type=float, metavar="USD")
     limits.add_argument("--max-tokens", type=int, metavar="N")
     limits.add_argument("--max-seconds", type=float, metavar="S")
-    limits.add_argument("--concurrency", type=int, metavar="N", help="most calls in flight (16)")
+    limits.add_argument("--concurrency", type=int, metavar="N", help="most calls in flight (32)")
     output = command.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", help="folder for log and results (salon-runs/<time>-<topic>)")
     output.add_argument("--force", action="store_true", help="overwrite a session that is in the folder")

@@ -11,8 +11,6 @@ from salon.running import budget, default_folder, held, make_models, model_names
 
 __all__ = ["command"]
 
-PRESETS = ("homogeneous", "heterogeneous", "lens-only", "selection-only")
-
 
 def command(options: argparse.Namespace) -> int:
     """Hold or resume a debate as the options say; return the exit code."""

@@ -117,6 +117,9 @@ def resumption(options: argparse.Namespace, program: str) -> tuple[Path, Any, di
     restored = program_of(header["program"])
     if type(restored).__name__ != program:
         raise UserError(f"{folder} holds a session of {type(restored).__name__}", f"this command resumes a {program}")
+    text = getattr(options, restored.inputs[0], None)
+    if text and text != header["inputs"][restored.inputs[0]]:
+        raise UserError(f"A resumed session keeps its {restored.inputs[0]}", "another one was given", "Leave it out.")
     names = model_names(options, restored.roles)
     if not options.lm and not os.environ.get("SALON_LM"):
         names = {who: model["model"] for who, model in header["models"].items()}

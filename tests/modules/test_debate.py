@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from salon.modules import Embedder
 from salon.modules.choice import inadmissible
-from salon.modules.debate import farthest, restated
+from salon.modules.debate import farthest
 from salon.modules.events import Consensus, Draft, Round
+from salon.modules.text import restated
 
 from salon import Debate, UserError
 from salon.testing import ChatRequest, LoopbackServer

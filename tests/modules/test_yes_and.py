@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from salon.modules.events import Chosen, Comment, Declined, Floor, Idea, Message, Rated
 from salon.modules.yes_and_session import calibrated
 
-from salon import UserError, YesAnd
+from salon import Budget, UserError, YesAnd, replay
 from salon.testing import ChatRequest, Fault, LoopbackServer
 
 EXPERTS = [{"name": name, "sketch": f"{name} knows much."} for name in ("Ann", "Anna", "Cy")]
@@ -62,6 +62,40 @@ def test_the_most_confident_expert_speaks_and_the_others_are_a_hmm() -> None:
     assert [(r.expert, r.raw) for r in of_type(session, Rated)[:3]] == [("P1", 6), ("P2", 9), ("P3", 8)]
     assert of_type(session, Chosen)[0].tier == 2
     assert [f.reason for f in of_type(session, Floor)] == ["the Sage summed up"]
+
+
+def test_experts_and_the_sage_read_what_the_person_said() -> None:
+    with LoopbackServer(reply=Script({"Ann": [9, 0]}, {"Ann": {"question": "Who are you?"}})) as server:
+        with dspy.context(lm=server.lm()):
+            YesAnd(experts=EXPERTS)(problem="Recall mail", person=["I send too early", "a nurse"])
+    rated = [r.text for r in server.requests if "confidence" in r.fields]
+    assert all("U1 Person: I send too early" in text for text in rated)
+    assert "U1 Person: I send too early" in server.requests[-1].text
+    assert "Ann says something Who are you?" in rated[-1]
+
+
+def test_a_nomination_does_not_outlive_what_the_person_says_next() -> None:
+    script = Script({"Ann": [9, 0], "Anna": [0, 9]}, {"Ann": {"question": "Well?", "nominates": "Cy"}})
+    session = talk(script, ["one", "two"])
+    assert [(c.speaker, c.tier) for c in of_type(session, Chosen)][:2] == [("P1", 2), ("P2", 2)]
+
+
+def test_a_chat_that_was_left_unsummed_is_replayed(tmp_path: Path) -> None:
+    with LoopbackServer(reply=Script({"Ann": [9, 0]}, {"Ann": {"question": "Well?"}})) as server:
+        with dspy.context(lm=server.lm()):
+            chat = YesAnd(experts=EXPERTS).open("Recall mail", out=tmp_path / "chat")
+            list(chat.say("hello"))
+            events = len(chat.close().events)
+    assert len(replay(tmp_path / "chat").events) == events
+
+
+def test_a_budget_that_runs_out_still_ends_with_a_seed() -> None:
+    script = Script(dict.fromkeys(("Ann", "Anna", "Cy"), 9))
+    with LoopbackServer(reply=script) as server, dspy.context(lm=server.lm()):
+        session = YesAnd(experts=EXPERTS)(problem="Recall mail", person=["one", "two"], budget=Budget(calls=12)).session
+    assert server.count <= 12
+    assert session.status == "cut short"
+    assert session.ideas
 
 
 def test_a_message_takes_two_calls_in_sequence() -> None:
