@@ -267,6 +267,29 @@ class VerbalizedSampling(Baseline):
         return clean(draw.choices(options, weights if sum(weights) else None)[0].answer)
 
 
+def _unfacilitated(equal_calls: int | None = None, **settings: Any) -> Roundtable:
+    """Make a roundtable without a facilitator; ``equal_calls`` decides the turns of its discussion."""
+    if equal_calls is None:
+        return Roundtable(**{**settings, "facilitator": False})
+    program = Roundtable(**{**settings, "facilitator": False, "minutes": None, "turns": 0})
+    seats = program.personas if isinstance(program.personas, int) else len(program.personas)
+    if equal_calls < program.calls():
+        raise UserError(f"equal_calls={equal_calls} is not possible", f"ideas and votes alone take {program.calls()}")
+    return program.changed(turns=(equal_calls - program.calls()) // (seats + 1))
+
+
+def _fixed(equal_calls: int | None = None, **settings: Any) -> YesAnd:
+    """Make a conversation in fixed order; ``equal_calls`` decides the messages of a simulated person."""
+    program = YesAnd(**{**settings, "order": "fixed"})
+    if equal_calls is None:
+        return program
+    per_message = (program.calls() - program.changed(messages=0).calls()) // max(int(program.messages), 1)
+    messages = (equal_calls - program.changed(messages=0).calls()) // max(per_message, 1)
+    if messages < 1:
+        raise UserError(f"equal_calls={equal_calls} is not possible", "one message takes more")
+    return program.changed(messages=messages)
+
+
 BASELINES: dict[str, Callable[..., SessionProgram]] = {
     "direct": Direct,
     "direct-lens": lambda **settings: Direct(lens=True, **settings),
@@ -275,6 +298,6 @@ BASELINES: dict[str, Callable[..., SessionProgram]] = {
     "voting-lens": lambda **settings: Voting(lens=True, **settings),
     "verbalized": VerbalizedSampling,
     "verbalized-tail": lambda **settings: VerbalizedSampling(tail=True, **settings),
-    "roundtable-unfacilitated": lambda **settings: Roundtable(facilitator=False, **settings),
-    "yes-and-fixed": lambda **settings: YesAnd(order="fixed", **settings),
+    "roundtable-unfacilitated": _unfacilitated,
+    "yes-and-fixed": _fixed,
 }

@@ -33,6 +33,7 @@ from .program import SessionProgram
 from .roundtable_session import RoundtableSession
 from .run import Run
 from .session import Status
+from .trajectory import MINUTES_PER_TURN
 from .tunable import Tunable
 
 __all__ = ["Roundtable"]
@@ -139,6 +140,35 @@ class Roundtable(SessionProgram):
         checked = checked_text("Roundtable", inputs, "topic", self.prompt_tokens.value)
         check_sketches([] if isinstance(self.personas, int) else self.personas, self.prompt_tokens.value)
         return checked
+
+    def expected_turns(self) -> int:
+        """Return about how many turns the discussion will have."""
+        bounds = []
+        if self.turns is not None:
+            bounds.append(int(self.turns))
+        if self.minutes is not None:
+            bounds.append(round(float(self.minutes) / MINUTES_PER_TURN))
+        return min(bounds)
+
+    def expected_calls(self) -> dict[str, int]:
+        """Return about how many calls each predictor will make in a session."""
+        invented = isinstance(self.personas, int)
+        count = self.personas if isinstance(self.personas, int) else len(self.personas)
+        turns, ideas = self.expected_turns(), count * int(self.ideas)
+        return {
+            "cast": int(invented),
+            "sketch": count if invented else 0,
+            "think": count * turns,
+            "speak": turns,
+            "facilitate": turns if self.facilitator else 0,
+            "summarise": int(self.facilitator and turns > 0),
+            "propose": ideas,
+            "vote": count if ideas and int(self.votes) else 0,
+        }
+
+    def calls(self) -> int:
+        """Return about how many calls a session takes."""
+        return sum(self.expected_calls().values())
 
     async def _session(self, run: Run) -> tuple[Status, str]:
         warming = asyncio.get_running_loop().run_in_executor(None, self.embedder.warm) if not run.desk.offline else None

@@ -151,6 +151,13 @@ class YesAnd(SessionProgram):
         """Start a chat about a problem; arguments as for ``hold``, e.g. ``seed`` and ``out``."""
         return Chat(self, {"problem": problem, **arguments})
 
+    def calls(self) -> int:
+        """Return the most calls a conversation with a simulated person takes; in fixed order it takes just these."""
+        seats = self.experts if isinstance(self.experts, int) else len(self.experts)
+        invented = seats + 1 if isinstance(self.experts, int) else 0
+        turns = seats if self.order == "fixed" else int(self.max_agent_turns) * (seats + 1) + seats + 1
+        return invented + int(self.messages) * (1 + turns) + 1
+
     @classmethod
     def resume(cls, folder: str | Path, lms: dict[str, Any] | None = None, **arguments: Any) -> Chat:
         """Go on with a saved chat; its earlier events come first, in ``opening``, and cost nothing.

@@ -12,13 +12,19 @@ from typing import Any
 
 from salon.modules.adapters import ADAPTERS, FORMATS
 from salon.modules.roundtable import Roundtable
-from salon.modules.run import WORDS_PER_MINUTE
 
 __all__ = ["Estimate", "estimate"]
 
-_COMMENT_WORDS = 45
-_TOKENS = {"cast": 15, "sketch": 100, "think": 75, "speak": 90, "propose": 110, "vote": 45, "facilitate": 50}
-_SUMMARY = 170
+_TOKENS = {
+    "cast": 15,
+    "sketch": 100,
+    "think": 75,
+    "speak": 90,
+    "propose": 110,
+    "vote": 45,
+    "facilitate": 50,
+    "summarise": 170,
+}
 _LINE = 70  # tokens of a comment in the transcript
 _IDEA_LINE = 95
 
@@ -48,47 +54,32 @@ def estimate(program: Roundtable, topic: str, models: Mapping[str, str]) -> Esti
         topic: Its topic.
         models: Model names by role (``participant``, ``facilitator``).
     """
-    personas = program.personas if isinstance(program.personas, int) else len(program.personas)
-    turns = _turns(program)
+    counts = program.expected_calls()
     room = int(program.prompt_tokens) * 2 // 3
-    talk = min(room, turns * _LINE)
-    ideas = personas * int(program.ideas)
-    invented = isinstance(program.personas, int)
-    plan: list[tuple[str, str, int, float, int]] = [
-        ("cast", "participant", int(invented), 0, _TOKENS["cast"] * personas),
-        ("sketch", "participant", personas if invented else 0, 10 * personas, _TOKENS["sketch"]),
-        ("think", "participant", personas * turns, talk / 2 + 300, _TOKENS["think"]),
-        ("speak", "participant", turns, talk / 2 + 300, _TOKENS["speak"]),
-        ("facilitate", "facilitator", turns if program.facilitator else 0, talk / 2, _TOKENS["facilitate"]),
-        ("summarise", "facilitator", int(program.facilitator and turns > 0), talk, _SUMMARY),
-        ("propose", "participant", ideas, min(room, talk + ideas * _IDEA_LINE / 2) + 300, _TOKENS["propose"]),
-        (
-            "vote",
-            "participant",
-            personas if ideas and int(program.votes) else 0,
-            ideas * _IDEA_LINE + 100,
-            _TOKENS["vote"],
-        ),
-    ]
+    talk = min(room, program.expected_turns() * _LINE)
+    seats, ideas = program.personas if isinstance(program.personas, int) else len(program.personas), counts["propose"]
+    material = {
+        "cast": 0.0,
+        "sketch": 10.0 * seats,
+        "think": talk / 2 + 300,
+        "speak": talk / 2 + 300,
+        "facilitate": talk / 2,
+        "summarise": float(talk),
+        "propose": min(room, talk + ideas * _IDEA_LINE / 2) + 300,
+        "vote": ideas * _IDEA_LINE + 100.0,
+    }
     calls = prompt = answer = 0
     usd: float | None = 0.0
-    for name, role, count, material, length in plan:
+    for name, count in counts.items():
         if not count:
             continue
-        size = round(_task_tokens(getattr(program, name), topic) + material)
+        role = "facilitator" if name in ("facilitate", "summarise") else "participant"
+        length = _TOKENS[name] * (seats if name == "cast" else 1)
+        size = round(_task_tokens(getattr(program, name), topic) + material[name])
         calls, prompt, answer = calls + count, prompt + count * size, answer + count * length
         price = _price(models[role], count * size, count * length)
         usd = None if usd is None or price is None else usd + price
     return Estimate(calls, prompt, answer, usd)
-
-
-def _turns(program: Roundtable) -> int:
-    bounds = []
-    if program.turns is not None:
-        bounds.append(int(program.turns))
-    if program.minutes is not None:
-        bounds.append(round(float(program.minutes) * WORDS_PER_MINUTE / _COMMENT_WORDS))
-    return min(bounds)
 
 
 def _task_tokens(predict: Any, topic: str) -> int:

@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 COMMANDS = {"Roundtable": "brainstorm", "YesAnd": "chat", "Debate": "debate"}
+_RESUMABLE = {
+    *("command", "module", "resume", "json", "concurrency"),
+    *("lm", "api_base", "api_key", "max_usd", "max_tokens", "max_seconds"),
+}
 _BETTER = (
     "This is the small embedded model. For better ideas name another, e.g. --lm openai/gpt-5-mini, "
     "--lm anthropic/claude-sonnet-5, --lm ollama_chat/qwen3 or --lm hosted_vllm/... --api-base URL."
@@ -120,6 +124,11 @@ def resumption(options: argparse.Namespace, program: str) -> tuple[Path, Any, di
     text = getattr(options, restored.inputs[0], None)
     if text and text != header["inputs"][restored.inputs[0]]:
         raise UserError(f"A resumed session keeps its {restored.inputs[0]}", "another one was given", "Leave it out.")
+    given = {name for name, value in vars(options).items() if value not in (None, False)}
+    if ignored := sorted(given - _RESUMABLE - {restored.inputs[0]}):
+        raise UserError(
+            f"--{ignored[0].replace('_', '-')} cannot be changed on --resume", "the session keeps what it had"
+        )
     names = model_names(options, restored.roles)
     if not options.lm and not os.environ.get("SALON_LM"):
         names = {who: model["model"] for who, model in header["models"].items()}

@@ -106,6 +106,20 @@ def test_a_failed_answer_does_not_stop_the_vote(quick: None) -> None:
     assert prediction.session.measures().failures == 1
 
 
+def test_session_programs_as_baselines_spend_about_equal_calls() -> None:
+    people = [{"name": name, "sketch": f"{name} knows much."} for name in ("Ann", "Bo")]
+    table: Any = BASELINES["roundtable-unfacilitated"](equal_calls=30, personas=people)
+    talk: Any = BASELINES["yes-and-fixed"](equal_calls=30)
+    for program, inputs in ((table, {"topic": "x"}), (talk, {"problem": "x", "person": "Mia, a nurse"})):
+        with LoopbackServer() as server, dspy.context(lm=server.lm()):
+            program(**inputs)
+        assert 25 <= program.calls() <= 30
+        assert server.count == pytest.approx(program.calls(), abs=6)
+    for name in ("roundtable-unfacilitated", "yes-and-fixed"):
+        with pytest.raises(UserError, match="equal_calls=1"):
+            BASELINES[name](equal_calls=1)
+
+
 def test_calls_that_are_too_few_are_refused() -> None:
     with pytest.raises(UserError, match="3 calls"):
         BASELINES["self-refine"](equal_calls=2)
