@@ -145,8 +145,8 @@ class _JSON(_Layout, JSONAdapter):
             if name in fields:
                 try:
                     values[name] = parse_value(value, fields[name].annotation)
-                except ValueError as error:
-                    trouble = f"field {name}: {error}"
+                except (ValueError, RecursionError, MemoryError) as error:  # the latter: json-repair on ramblings
+                    trouble = f"field {name}: {error or type(error).__name__}"
         optional = {name: known for name, known in fields.items() if name not in values and not known.is_required()}
         values |= {name: known.get_default(call_default_factory=True) for name, known in optional.items()}
         missing = [name for name in fields if name not in values]
@@ -187,7 +187,7 @@ def _loaded(completion: str) -> Any:
         start = answer.find("{")
     try:
         return json_repair.loads(answer[start:]) if start >= 0 else None
-    except (ValueError, RecursionError):  # nested deeper than can be read
+    except (ValueError, RecursionError, MemoryError):  # nested deeper than can be read
         return None
 
 
@@ -228,6 +228,14 @@ class _Chat(_Layout, ChatAdapter):
 
     def __init__(self) -> None:
         super().__init__(use_json_adapter_fallback=False)
+
+    def parse(self, signature: Any, completion: str) -> dict[str, Any]:
+        try:
+            return cast(dict[str, Any], super().parse(signature, completion))
+        except (RecursionError, MemoryError) as error:
+            raise AdapterParseError(
+                adapter_name="salon", signature=signature, lm_response=completion, message=type(error).__name__
+            ) from error
 
     def reminder(self, signature: Any) -> str:
         heads = " ".join(f"[[ ## {name} ## ]]" for name in signature.output_fields)

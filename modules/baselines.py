@@ -50,6 +50,7 @@ __all__ = ["BASELINES", "Baseline", "Direct", "SelfRefine", "VerbalizedSampling"
 
 
 TAIL = 10  # percent
+Failed = list[tuple[str, Any]]
 
 
 class Baseline(SessionProgram):
@@ -75,7 +76,7 @@ class Baseline(SessionProgram):
         max_concurrency: int = 32,
     ) -> None:
         super().__init__(lms, embedder, max_concurrency)
-        if equal_calls is not None and equal_calls < self.chain_calls():
+        if equal_calls is not None and (not isinstance(equal_calls, int) or equal_calls < self.chain_calls()):
             raise UserError(
                 f"equal_calls={equal_calls} is not possible", f"one answer takes {self.chain_calls()} calls"
             )
@@ -88,8 +89,8 @@ class Baseline(SessionProgram):
         """Return the calls that one answer takes."""
 
     @abstractmethod
-    async def _answer(self, run: Run, chain: str, task: str) -> str:
-        """Write the answer of one chain; empty if it failed."""
+    async def _answer(self, run: Run, chain: str, task: str, failed: Failed) -> str:
+        """Write the answer of one chain; empty if it failed. Failed calls are added to ``failed``."""
 
     def own_chains(self) -> int:
         """Return how many answers this baseline writes of its own."""
@@ -132,7 +133,11 @@ class Baseline(SessionProgram):
         seat(run, [Persona(name=f"Writer {n + 1}", sketch=self._lens(run, n)) for n in range(self.chains())])
         run.turn += 1
         writers = list(run.session.personas)
-        answers = await asyncio.gather(*(self._answer(run, writer, task) for writer in writers))
+        failed: dict[str, Failed] = {writer: [] for writer in writers}
+        answers = await asyncio.gather(*(self._answer(run, writer, task, failed[writer]) for writer in writers))
+        for writer in writers:
+            for purpose, answer in failed[writer]:
+                run.failed(purpose, writer, answer)
         finals = {writer: (answer, "") for writer, answer in zip(writers, answers, strict=True) if answer}
         run.turn += 1
         chosen = await choose_answer(run, self.choose if self.chains() > 1 else None, task, finals)
@@ -146,10 +151,10 @@ class Baseline(SessionProgram):
         first = stream(run.seed, "lens").randrange(len(lenses)) if self.chains() == 1 else 0
         return lenses[(first + chain) % len(lenses)]
 
-    async def _ask(self, run: Run, predict: Any, purpose: str, writer: str, **inputs: Any) -> Any:
+    async def _ask(self, run: Run, predict: Any, purpose: str, writer: str, failed: Failed, **inputs: Any) -> Any:
         answer = await run.ask(predict, purpose, "participant", writer, **inputs)
         if answer.error:
-            run.failed(purpose, writer, answer)
+            failed.append((purpose, answer))
         return answer
 
 
@@ -164,10 +169,10 @@ class Direct(Baseline):
         """Return 1."""
         return 1
 
-    async def _answer(self, run: Run, chain: str, task: str) -> str:
+    async def _answer(self, run: Run, chain: str, task: str, failed: Failed) -> str:
         who = neutral(run.session.personas[chain].sketch)
         request = restated(task, "Write your answer.")
-        answer = await self._ask(run, self.draft, "draft", chain, task=task, persona=who, request=request)
+        answer = await self._ask(run, self.draft, "draft", chain, failed, task=task, persona=who, request=request)
         return "" if answer.error else clean(answer.answer)
 
 
@@ -213,14 +218,16 @@ class SelfRefine(Direct):
         """Return the constructor arguments that make this program again, as JSON values."""
         return {"rounds": self.rounds.value, **super().settings()}
 
-    async def _answer(self, run: Run, chain: str, task: str) -> str:
-        text = await super()._answer(run, chain, task)
+    async def _answer(self, run: Run, chain: str, task: str, failed: Failed) -> str:
+        text = await super()._answer(run, chain, task, failed)
         for number in range(1, int(self.rounds) + 1):
             if not text:
                 break
             request = restated(task, "Criticise your answer, then write a better one.")
             purpose = f"refine{number}"
-            better = await self._ask(run, self.refine, purpose, chain, task=task, own=neutral(text), request=request)
+            better = await self._ask(
+                run, self.refine, purpose, chain, failed, task=task, own=neutral(text), request=request
+            )
             text = text if better.error else clean(better.answer)
         return text
 
@@ -250,13 +257,13 @@ class VerbalizedSampling(Baseline):
         """Return the constructor arguments that make this program again, as JSON values."""
         return {"answers": self.answers.value, "tail": self.tail, **super().settings()}
 
-    async def _answer(self, run: Run, chain: str, task: str) -> str:
+    async def _answer(self, run: Run, chain: str, task: str, failed: Failed) -> str:
         count = int(self.answers)
         likely = (
             "each with a probability under 10 percent" if self.tail else "with probabilities that sum to 100 percent"
         )
         request = restated(task, f"Give {count} answers, {likely}.")
-        answer = await self._ask(run, self.sample, "sample", chain, task=task, request=request)
+        answer = await self._ask(run, self.sample, "sample", chain, failed, task=task, request=request)
         if answer.error or not answer.answers:
             return ""
         options = answer.answers[:count]

@@ -81,7 +81,7 @@ class Budget:
     def __post_init__(self) -> None:
         for item in fields(self):
             limit = getattr(self, item.name)
-            if limit is not None and (isinstance(limit, bool) or not limit > 0):
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
                 raise UserError(f"A budget of {limit!r} {item.name} is not possible", "it must be more than 0")
 
     def refusal(self, spent: Usage, pending: Usage) -> str:

@@ -75,22 +75,26 @@ async def invent(run: Run, cast: Any, sketch: Any, topic: str, count: int, limit
     shown = [", ".join(filter(None, (neutral(name), neutral(role)))) for name, role in seats]
     roster = "\n".join(f"{n}. {who}" for n, who in enumerate(shown, 1))
 
-    async def sketched(at: int, purpose: str, demand: str = "") -> str:
-        who = f"{at + 1}. {shown[at]}{demand}"
-        written = await run.ask(sketch, purpose, "participant", f"seat{at + 1}", topic=topic, cast=roster, persona=who)
-        if written.error:
-            run.failed(purpose, f"seat{at + 1}", written)
-            return ""
-        return str(written.sketch)
+    async def sketched(purpose: str, demands: dict[int, str]) -> list[str]:
+        """Have the sketches of some seats written at once; failures are told in seat order."""
 
-    sketches = list(await asyncio.gather(*(sketched(at, "sketch") for at in range(len(seats)))))
+        async def one(at: int, demand: str) -> Any:
+            who, name = f"{at + 1}. {shown[at]}{demand}", f"seat{at + 1}"
+            return await run.ask(sketch, purpose, "participant", name, topic=topic, cast=roster, persona=who)
+
+        answers = await asyncio.gather(*(one(at, demand) for at, demand in demands.items()))
+        for at, answer in zip(demands, answers, strict=True):
+            if answer.error:
+                run.failed(purpose, f"seat{at + 1}", answer)
+        return ["" if answer.error else str(answer.sketch) for answer in answers]
+
+    sketches = await sketched("sketch", dict.fromkeys(range(len(seats)), ""))
     again = await _too_close_seats(run, sketches, limit)
 
-    async def contrasted(at: int, other: int) -> None:
-        demand = f"\nThis sketch is taken, be nothing like it: {excerpt(neutral(sketches[other]), 300)}"
-        sketches[at] = await sketched(at, "resketch", demand) or sketches[at]
-
-    await asyncio.gather(*(contrasted(at, other) for at, other in again.items()))
+    taken = "\nThis sketch is taken, be nothing like it: "
+    demands = {at: taken + excerpt(neutral(sketches[other]), 300) for at, other in again.items()}
+    for at, text in zip(demands, await sketched("resketch", demands), strict=True):
+        sketches[at] = text or sketches[at]
     kept = [at for at, text in enumerate(sketches) if text]
     personas = [Persona(name=seats[at][0], role=seats[at][1], sketch=sketches[at]) for at in kept]
     return personas, frozenset(n for n, at in enumerate(kept) if at in again)

@@ -1,15 +1,16 @@
 """A conversation with a person in the loop, driven from outside: say, sage, interject, save.
 
-The session runs in a thread of its own with its own event loop; moves of the person go in through a queue,
-events come out through one queue per move. So the same code holds scripted, simulated and live conversations.
+The session runs in a thread of its own with its own event loop. Moves of the person wait in a queue until the
+floor is the person's; events come out move by move. So the same code holds scripted, simulated and live
+conversations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import queue
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,43 +28,57 @@ if TYPE_CHECKING:
 
 __all__ = ["Chat", "Following"]
 
-_END = object()
+_LOOK_AGAIN = 0.02  # seconds between looks for new events in ``async for``
 
 
 class Following:
     """The events that follow a move, as they happen; iterate it plainly or with ``async for``.
 
-    It ends when the floor is the person's again. Events not yet read are kept.
+    Iteration ends when the floor is the person's again. Each reader gets all events from the first.
     """
 
     def __init__(self) -> None:
-        self._events: queue.Queue[Any] = queue.Queue()
+        self._events: list[Event] = []
         self._error: BaseException | None = None
         self._over = False
+        self._news = threading.Condition()
 
     def put(self, event: Event) -> None:
         """Add an event."""
-        self._events.put(event)
+        with self._news:
+            self._events.append(event)
+            self._news.notify_all()
 
     def close(self, error: BaseException | None = None) -> None:
         """Let iteration end after what is there, with an error if there is one."""
-        self._error = error
-        self._events.put(_END)
+        with self._news:
+            if not self._over:
+                self._error, self._over = error, True
+            self._news.notify_all()
 
     def __iter__(self) -> Iterator[Event]:
-        while not self._over:
-            event = self._events.get()
-            if event is _END:
-                self._over = True
-                if self._error is not None:
-                    raise self._error
-                return
+        at = 0
+        while True:
+            with self._news:
+                self._news.wait_for(lambda at=at: at < len(self._events) or self._over)  # type: ignore[misc]
+                if at >= len(self._events):
+                    break
+                event = self._events[at]
             yield event
+            at += 1
+        if self._error is not None:
+            raise self._error
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        events = iter(self)
-        while (event := await asyncio.to_thread(next, events, None)) is not None:
-            yield event
+        at = 0
+        while at < len(self._events) or not self._over:
+            if at >= len(self._events):
+                await asyncio.sleep(_LOOK_AGAIN)
+                continue
+            yield self._events[at]
+            at += 1
+        if self._error is not None:
+            raise self._error
 
 
 class Chat:
@@ -87,9 +102,13 @@ class Chat:
         self.session: Session | None = None
         self.opening = Following()
         self._listen = listen
-        self._moves: queue.Queue[tuple[dict[str, Any] | None, Following]] = queue.Queue()
+        self._moves: deque[tuple[dict[str, Any] | None, Following]] = deque()
         self._current = self.opening
+        self._threshold: float | None = None
+        self._idle = False
+        self._bell: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._error: BaseException | None = None
+        self._told = False
         self._done = threading.Event()
         self._lock = threading.RLock()
         context = contextvars.copy_context()
@@ -100,7 +119,13 @@ class Chat:
     # ---------------------------------------------------------------- what the person does
 
     def say(self, text: str) -> Following:
-        """Say something; return the events that follow, as they happen."""
+        """Say something; return the events that follow, as they happen.
+
+        Raises:
+            UserError: If the conversation is over, or ``text`` is no text.
+        """
+        if not isinstance(text, str):
+            raise UserError(f"{text!r} cannot be said", "a text is needed")
         return self._move({"text": text})
 
     def sage(self) -> Following:
@@ -125,7 +150,7 @@ class Chat:
         """
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10:
             raise UserError(f"A threshold of {value!r} is not possible", "it is a number from 0 to 10")
-        self._threshold: float | None = float(value)
+        self._threshold = float(value)
 
     def interject(self, text: str) -> Following:
         """Cut in while experts speak: heard before the next speaker is chosen, cancelling pointless ratings.
@@ -133,7 +158,7 @@ class Chat:
         While nobody speaks this is the same as ``say``. Returns the events of the move it falls into.
         """
         with self._lock:
-            if self._idle or self._current is self.opening:
+            if self._idle or self._done.is_set() or self._current is self.opening:
                 return self.say(text)
             self.control.interject(text)
             return self._current
@@ -147,6 +172,11 @@ class Chat:
         labels = {p: self.session.label(p) for p in self.session.seated} if self.session else {}
         return bool(named(name, labels))
 
+    @property
+    def over(self) -> bool:
+        """Whether the conversation has ended."""
+        return self._done.is_set()
+
     def save(self, folder: str | Path) -> None:
         """Write the log and the results so far into a folder; ``YesAnd.resume`` goes on from it.
 
@@ -155,23 +185,24 @@ class Chat:
         """
         if self.session is None:
             raise UserError("There is nothing to save yet", "the conversation has not begun")
-        session, loop = self.session, self._loop
-        if loop is None or self._done.is_set():
+        session, bell = self.session, self._bell
+        if bell is None or self._done.is_set():
             session.save(folder)
             return
 
         async def saved() -> None:
             session.save(folder)
 
-        asyncio.run_coroutine_threadsafe(saved(), loop).result()  # where nobody else changes the session
+        asyncio.run_coroutine_threadsafe(saved(), bell[0]).result()  # where nobody else changes the session
 
     def close(self) -> Session:
-        """End the conversation and return its session."""
+        """End the conversation, after what is under way, and return its session."""
         with self._lock:
             if not self._done.is_set():
-                self._moves.put((None, Following()))
+                self._enqueue(None)
         self._thread.join()
         if self._error is not None:
+            self._told = True
             raise self._error
         assert self.session is not None
         return self.session
@@ -179,39 +210,50 @@ class Chat:
     def __enter__(self) -> Chat:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if not self._done.is_set():
-            self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the chat; an error of the block goes before one of the session."""
+        try:
+            if not self._told:
+                self.close()
+        except BaseException:
+            if kind is None:
+                raise
 
     # ---------------------------------------------------------------- the session's side
-
-    _threshold: float | None = None
-    _idle = False
-    _loop: asyncio.AbstractEventLoop | None = None
 
     def _move(self, move: dict[str, Any]) -> Following:
         with self._lock:
             if self._done.is_set():
+                self._told = True
                 raise self._error or UserError("The conversation is over", "it was closed", "Open or resume one.")
             if self._threshold is not None:
                 move["threshold"], self._threshold = self._threshold, None
-            following = Following()
-            self._moves.put((move, following))
-            self._idle = False
-            return following
+            return self._enqueue(move)
+
+    def _enqueue(self, move: dict[str, Any] | None) -> Following:
+        following = Following()
+        self._moves.append((move, following))
+        self._idle = False
+        if self._bell is not None:
+            loop, bell = self._bell
+            loop.call_soon_threadsafe(bell.set)
+        return following
 
     async def _next_move(self, session: Session) -> dict[str, Any] | None:
         """Give the session the person's next move: called when the floor is the person's."""
-        self._loop = asyncio.get_running_loop()
+        bell = asyncio.Event()
         with self._lock:  # words that came in this moment are the next move
+            self._bell = (asyncio.get_running_loop(), bell)
             self.session = session
             if pending := self.control.taken():
                 return {"text": pending}
-            self._idle = self._moves.empty()
+            self._idle = not self._moves
             self._current.close()
-        move, following = await asyncio.to_thread(self._moves.get)
+        while not self._moves:
+            await bell.wait()
         with self._lock:
-            self._idle, self._current = False, following
+            move, self._current = self._moves.popleft()
+            self._idle = False
         return move
 
     def _heard(self, item: Event | CallProgress) -> None:
@@ -229,5 +271,5 @@ class Chat:
             with self._lock:
                 self._done.set()
                 self._current.close(self._error)
-                while not self._moves.empty():
-                    self._moves.get()[1].close(self._error)
+                for _, following in self._moves:
+                    following.close(self._error)

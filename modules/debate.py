@@ -13,7 +13,7 @@ about the debate cannot win. A session takes N(R+1)+1 calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import dspy
@@ -23,7 +23,7 @@ from salon.errors import UserError
 from ..signatures.debate import LENSES, ChooseAnswer, Draft, Revise
 from ..signatures.personas import Persona
 from .cast import seat
-from .checks import checked_text
+from .checks import checked_personas, checked_text
 from .choice import choose_answer
 from .course import Course
 from .diversity import pairwise_distance, vendi
@@ -77,7 +77,7 @@ class Debate(SessionProgram):
         rounds: int = 2,
         k: int = 2,
         lenses: bool | Sequence[str] | None = True,
-        personas: Sequence[str | Persona] | None = None,
+        personas: Sequence[str | Persona | Mapping[str, Any]] | None = None,
         peers: Peers = "farthest",
         protocol: Protocol = "simultaneous",
         models: Sequence[Any] | None = None,
@@ -90,12 +90,14 @@ class Debate(SessionProgram):
             raise UserError(f"peers={peers!r} is not known", "it is farthest, random, closest or all")
         if protocol not in ("simultaneous", "one-by-one"):
             raise UserError(f"protocol={protocol!r} is not known", "it is simultaneous or one-by-one")
+        if isinstance(models, str) or not isinstance(models or (), Sequence):
+            raise UserError(f"models={models!r} is not possible", "a list of LMs is needed, e.g. [salon.lm(...)]")
         self.models = list(models or ())
         self.agents = Tunable(agents, 1, 50, "agents", whole=True)
         self.rounds = Tunable(rounds, 0, 20, "rounds of revision", whole=True)
         self.k = Tunable(k, 1, 49, "peers shown", whole=True)
         self.lenses = lenses_of(lenses)
-        self.personas = [p if isinstance(p, str) else f"{p.name}: {p.sketch}" for p in personas or ()]
+        self.personas = _texts_of(personas)
         self.peers, self.protocol = peers, protocol
         self.temperature = Tunable(1.0, 0, 2)
         self.draft = dspy.Predict(Draft)
@@ -177,9 +179,26 @@ def lenses_of(lenses: bool | Sequence[str] | None) -> list[str]:
         return []
     if lenses is True:
         return list(LENSES.values())
-    if isinstance(lenses, str) or not all(isinstance(lens, str) and lens.strip() for lens in lenses):
-        raise UserError(f"lenses={lenses!r} is not possible", f"a list of texts or of {', '.join(LENSES)} is needed")
+    if (
+        not isinstance(lenses, Sequence)
+        or isinstance(lenses, str)
+        or not all(isinstance(lens, str) and lens.strip() for lens in lenses)
+    ):
+        known = ", ".join(LENSES)
+        raise UserError(f"lenses={lenses!r} is not possible", f"a list of texts or of {known} is needed")
     return [LENSES.get(lens.strip().lower(), lens.strip()) for lens in lenses]
+
+
+def _texts_of(personas: Sequence[str | Persona | Mapping[str, Any]] | None) -> list[str]:
+    """Return who the agents are, as texts."""
+    if not personas:
+        return []
+    if isinstance(personas, str) or not isinstance(personas, Sequence):
+        raise UserError(f"personas={personas!r} is not possible", "a list of texts or personas is needed")
+    if all(isinstance(p, str) and p.strip() for p in personas):
+        return [str(p) for p in personas]
+    people = checked_personas([p for p in personas if not isinstance(p, str)], len(personas), "a debate")
+    return [f"{p.name}: {p.sketch}" for p in people] if isinstance(people, list) else []
 
 
 def lens_label(lens: str, number: int) -> str:

@@ -28,6 +28,8 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any, TextIO
 
+from filelock import FileLock, Timeout
+
 from salon.errors import LogError, OutputError
 
 __all__ = ["BUDGET", "LOG_NAME", "VERSION", "Recorded", "SessionLog", "read_log"]
@@ -207,8 +209,14 @@ class SessionLog:
         self.path = folder / LOG_NAME if folder is not None else None
         self._checked = 0
         self._file: TextIO | None = None
+        self._lock: FileLock | None = None
         if self.path is not None:
-            self._file = self._rewritten(self.path) if rewrite else self._continued(self.path)
+            self._lock = _locked(self.path.parent)
+            try:
+                self._file = self._rewritten(self.path) if rewrite else self._continued(self.path)
+            except OutputError:
+                self.close()
+                raise
 
     def _rewritten(self, path: Path) -> TextIO:
         fresh = path.with_suffix(".tmp")
@@ -312,6 +320,26 @@ class SessionLog:
             with contextlib.suppress(OSError):  # a write that failed was told when it did
                 self._file.close()
             self._file = None
+        if self._lock is not None:
+            self._lock.release()
+            with contextlib.suppress(OSError):
+                Path(self._lock.lock_file).unlink()
+            self._lock = None
+
+
+def _locked(folder: Path) -> FileLock:
+    """Take a session's folder for this process alone; the system gives it back if the process dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(str(folder / ".lock"), timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise OutputError(
+            f"The session in {folder} is under way already", "another run writes to it", "Wait for it, or stop it."
+        ) from None
+    except OSError as error:
+        raise _unwritable(folder / LOG_NAME, error) from error
+    return lock
 
 
 def _unlike(why: str) -> LogError:

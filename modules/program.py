@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -30,7 +30,7 @@ from .calls import CallProgress, Desk, LMs
 from .embedding import Embedder
 from .events import Event
 from .files import write_results
-from .log import BUDGET, VERSION, Recorded, SessionLog
+from .log import BUDGET, LOG_NAME, VERSION, Recorded, SessionLog
 from .run import Control, Run
 from .session import Session, Status
 
@@ -60,7 +60,9 @@ class SessionProgram(dspy.Module):
         max_concurrency: int = 32,
     ) -> None:
         super().__init__()
-        if max_concurrency < 1:
+        if lms is not None and not isinstance(lms, Mapping):
+            raise UserError(f"lms={lms!r} is not possible", 'a mapping is needed, e.g. {"facilitator": salon.lm(...)}')
+        if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
             raise UserError(f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight")
         self.lms = dict(lms or {})
         self.embedder = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
@@ -132,6 +134,9 @@ class SessionProgram(dspy.Module):
         checked = self.checked(inputs)
         lms = LMs(named=self.named_lms())
         interrupted = recorded is not None and recorded.end is None
+        if recorded is None and out is not None and (Path(out) / LOG_NAME).exists():
+            todo = "Go on with it: salon.resume(folder); or give another folder."
+            raise OutputError(f"{out} holds a session already", "it would be overwritten", todo)
         if recorded is None:
             recorded = Recorded(self._header(checked, seed, lms))
         elif not (offline or interrupted):

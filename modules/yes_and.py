@@ -148,8 +148,9 @@ class YesAnd(SessionProgram):
         return await super().hold(person=person, control=control, **arguments)
 
     def open(self, problem: str, **arguments: Any) -> Chat:
-        """Start a chat about a problem; arguments as for ``hold``, e.g. ``seed`` and ``out``."""
-        return Chat(self, {"problem": problem, **arguments})
+        """Start a chat about a problem; arguments as for ``hold``, e.g. ``seed``, ``out`` and ``listen``."""
+        listen = arguments.pop("listen", None)
+        return Chat(self, {"problem": problem, **arguments}, listen)
 
     def calls(self) -> int:
         """Return the most calls a conversation with a simulated person takes; in fixed order it takes just these."""

@@ -6,6 +6,8 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from salon.errors import UserError
+
 from .calls import Answer
 from .cast import invent, seat
 from .course import Course
@@ -46,6 +48,19 @@ def calibrated(history: list[float], raw: float) -> float:
         return raw
     rank = (sum(h < raw for h in history) + 0.5 * sum(h == raw for h in history)) / n
     return (n * 10 * rank + _PRIOR * raw) / (n + _PRIOR)
+
+
+def _checked_move(said: Any) -> dict[str, Any]:
+    """Return a person's move: its text, cleaned, and a threshold where it sets one.
+
+    Raises:
+        UserError: If it is neither a text nor such a mapping.
+    """
+    move = said if isinstance(said, dict) else {"text": said}
+    text, threshold = move.get("text"), move.get("threshold")
+    if not isinstance(text, str) or not (threshold is None or isinstance(threshold, int | float)):
+        raise UserError(f"{said!r} is no move of a person", "a text is needed, or None to end")
+    return {"text": clean(text), **({} if threshold is None else {"threshold": float(threshold)})}
 
 
 class YesAndSession(Course):
@@ -135,8 +150,7 @@ class YesAndSession(Course):
             said = await said if inspect.isawaitable(said) else said
             if said is None:
                 return None
-            move = said if isinstance(said, dict) else {"text": str(said)}
-            return {**move, "text": clean(move["text"])}
+            return _checked_move(said)
         person = self.session.header["inputs"].get("person")
         if isinstance(person, list):
             return {"text": clean(person[self.moves])} if self.moves < len(person) else None
@@ -145,6 +159,7 @@ class YesAndSession(Course):
         return None
 
     async def _played(self, brief: str) -> dict[str, Any] | None:
+        self._compact()
         answer = await self.run.ask(
             self.program.play_person,
             "play",
@@ -185,7 +200,6 @@ class YesAndSession(Course):
 
     async def _experts(self) -> None:
         """Let experts speak until the floor is the person's again."""
-        self._compact()
         reason = await (self._in_turn() if self.program.order == "fixed" else self._by_confidence())
         self.emit(Floor, reason=reason)
 
@@ -300,6 +314,7 @@ class YesAndSession(Course):
         return await self._expert(self.program.rate, "rate", expert)
 
     async def _expert(self, predict: Any, purpose: str, expert: str, **more: str) -> Answer:
+        self._compact()
         shared = {"problem": self.problem, "conversation": self.transcript.text}
         return await self.run.ask(predict, purpose, "participant", expert, **shared, persona=self.who(expert), **more)
 
@@ -331,6 +346,7 @@ class YesAndSession(Course):
     # ---------------------------------------------------------------- the Sage
 
     async def _sum_up(self, why: str) -> None:
+        self._compact()
         answer = await self.run.ask(
             self.program.sum_up,
             "sum_up",

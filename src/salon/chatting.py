@@ -35,10 +35,14 @@ def command(options: argparse.Namespace) -> int:
     with chat:
         for _ in chat.opening:
             pass
-        if live:
-            _typed(chat, talk, console)
-        else:
-            _piped(chat, (line.rstrip("\n") for line in sys.stdin), console)
+        try:
+            if live:
+                _typed(chat, talk, console)
+            else:
+                _piped(chat, (line.rstrip("\n") for line in sys.stdin), console)
+        except KeyboardInterrupt:
+            print(f"Stopped. Go on with: salon chat --resume {folder}", file=sys.stderr)
+            raise
         session = chat.close()
     return report(session, folder, options.json, options.command) if options.json or live else _ended(session, folder)
 
@@ -139,13 +143,16 @@ def _typed(chat: Any, talk: _Talk, console: Any) -> None:
                 continue
             except EOFError:
                 return
-            if _command(chat, line, talk.console) == "quit":
+            if chat.over or _command(chat, line, talk.console) == "quit":
+                talk.console.print("Ending the conversation…", style="dim")
                 return
 
 
 def _piped(chat: Any, lines: Iterable[str], console: Any) -> None:
     """Take each line as a message and wait for what follows it; let the Sage sum up at the end."""
     for line in lines:
+        if chat.over:
+            return
         if not line.strip():
             continue
         following = _command(chat, line, console)
@@ -153,8 +160,9 @@ def _piped(chat: Any, lines: Iterable[str], console: Any) -> None:
             return
         for _ in following or ():
             pass
-    for _ in chat.sage():
-        pass
+    if not chat.over:
+        for _ in chat.sage():
+            pass
 
 
 def _command(chat: Any, line: str, console: Any) -> Any:
@@ -199,5 +207,8 @@ def _ended(session: Any, folder: Path) -> int:
     from salon.view import stderr_console
 
     console = stderr_console()
-    console.print(f"{session.status.capitalize()}. {cost_line(session.usage)}. Saved in {folder}", highlight=False)
+    status = f"{session.status.capitalize()}: {session.reason}. {cost_line(session.usage)}."
+    console.print(f"{status} Saved in {folder}", highlight=False, soft_wrap=True)
+    if session.status != "complete":
+        console.print(f"Go on with: salon chat --resume {folder}", highlight=False, soft_wrap=True)
     return 1 if session.status == "partial" else 0

@@ -41,9 +41,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")  # no look-up of prices over the network
-    for stream in (sys.stdout, sys.stderr):
+    for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace"), (sys.stdin, "replace")):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=errors)
     options = parser().parse_args(arguments)
     if options.command is None:
         parser().print_help()

@@ -99,11 +99,16 @@ def prepare(folder: Path, force: bool) -> None:
 
 
 def _refuse_used(folder: Path, force: bool) -> None:
+    """Refuse a folder that is in use; with ``force`` remove the session in it."""
+    from salon.modules.files import RESULT_NAMES
+
     if not (folder / LOG_NAME).exists():
         raise OutputError(f"{folder} is not empty", "it holds no session either", "Give another one with --out.")
     if not force:
         todo = f"Go on with it: --resume {folder}; replace it: --force."
         raise OutputError(f"{folder} holds a session already", "it would be overwritten", todo)
+    for name in (LOG_NAME, *RESULT_NAMES):
+        (folder / name).unlink(missing_ok=True)
 
 
 def resumption(options: argparse.Namespace, program: str) -> tuple[Path, Any, dict[str, Any]]:

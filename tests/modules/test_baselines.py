@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from salon.modules.diversity import div_bleu, pairwise_distance, vendi
 
-from salon import BASELINES, Debate, Direct, Embedder, RunFailure, UserError, Voting, load, sessions
+from salon import BASELINES, Debate, Direct, Embedder, RunFailure, UserError, Voting, load, replay, sessions
 from salon.testing import ChatRequest, Fault, LoopbackServer
 
 SINGLE = [name for name in BASELINES if name not in ("roundtable-unfacilitated", "yes-and-fixed")]
@@ -104,6 +104,25 @@ def test_a_failed_answer_does_not_stop_the_vote(quick: None) -> None:
         prediction = Voting()(task="x")
     assert len(prediction.ideas) == 4
     assert prediction.session.measures().failures == 1
+
+
+def test_a_vote_with_failures_is_replayed_whatever_came_first(quick: None, tmp_path: Path) -> None:
+    def slow(request: ChatRequest) -> float:
+        return 0.3 if request.number in (1, 6) else 0.0
+
+    with LoopbackServer(reply=lambda _: "nonsense", delay=slow) as server, dspy.context(lm=server.lm()):
+        session = Voting(answers=3)(task="x", out=tmp_path / "run").session
+    assert session.status == "partial"
+    assert [e.key for e in replay(tmp_path / "run").events if e.type == "failure"] == [
+        e.key for e in session.events if e.type == "failure"
+    ]
+
+
+@pytest.mark.parametrize("rambling", ["w " * 2000, "[" * 2000, {"a": "b"}, None, 5])
+def test_a_list_that_rambles_is_unreadable(rambling: Any, quick: None) -> None:
+    reply = lambda _: {"answers": rambling}  # noqa: E731
+    with LoopbackServer(reply=reply) as server, dspy.context(lm=server.lm()):
+        assert BASELINES["verbalized"]()(task="x").session.status == "partial"
 
 
 def test_session_programs_as_baselines_spend_about_equal_calls() -> None:

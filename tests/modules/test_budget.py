@@ -334,17 +334,18 @@ def test_a_decision_on_record_stands_whatever_the_budget_of_the_resume(
     roundtable: Callable[..., Roundtable], tmp_path: Path, budget: Budget | None
 ) -> None:
     """Interrupted in the vote it was cut short to, or before any budget was set, it goes on from there."""
-    for given_before in (Budget(calls=14), None):
+    for number, given_before in enumerate((Budget(calls=14), None)):
+        folder = tmp_path / str(number)
         with LoopbackServer() as server, dspy.context(lm=server.lm(cache=False)):
-            hold(roundtable(turns=3), server, out=tmp_path, budget=given_before)
-            path = tmp_path / "session.jsonl"
+            hold(roundtable(turns=3), server, out=folder, budget=given_before)
+            path = folder / "session.jsonl"
             lines = path.read_bytes().splitlines(keepends=True)
             path.write_bytes(b"".join(lines[:-4]))
-            recorded: Recorded = read_log(tmp_path)
-            session = resume(tmp_path, budget=budget)
+            recorded: Recorded = read_log(folder)
+            session = resume(folder, budget=budget)
             assert session.log is not None
             assert [e for e in session.log.events[: len(recorded.events)]] == recorded.events
-            assert replay(tmp_path).events == session.events
+            assert replay(folder).events == session.events
 
 
 def test_a_replay_knows_what_the_session_cost(roundtable: Callable[..., Roundtable], tmp_path: Path) -> None:

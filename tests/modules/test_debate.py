@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -16,7 +17,7 @@ from salon.modules.debate import farthest
 from salon.modules.events import Consensus, Draft, Round
 from salon.modules.text import restated
 
-from salon import Debate, UserError
+from salon import Debate, OutputError, UserError
 from salon.testing import ChatRequest, LoopbackServer
 
 
@@ -243,6 +244,31 @@ def test_one_model_per_agent() -> None:
     assert first.count == 5
 
 
+def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
+    import asyncio
+
+    from salon.library import ahold_again
+
+    out = tmp_path / "run"
+    with LoopbackServer(reply=angles, delay=0.1) as server, dspy.context(lm=server.lm()):
+        program = Debate(agents=2, rounds=1, lenses=[f"This is lens {n}." for n in range(1, 6)], embedder=Planted())
+        program(task="x", out=out)
+        with pytest.raises(OutputError, match="already"):
+            program(task="y", out=out)
+        log = (out / "session.jsonl").read_bytes()
+        (out / "session.jsonl").write_bytes(log[: len(log) // 2])
+
+        async def twice() -> list[Any]:
+            runs = (ahold_again(out), ahold_again(out))
+            return await asyncio.gather(*runs, return_exceptions=True)
+
+        first, second = asyncio.run(twice())
+    assert isinstance(second, OutputError)
+    assert "under way" in str(second)
+    assert first.status == "complete"
+    assert not (out / ".lock").exists()
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -253,6 +279,13 @@ def test_one_model_per_agent() -> None:
         {"protocol": "all"},
         {"lenses": "critical"},
         {"lenses": [1]},
+        {"lenses": 5},
+        {"personas": 5},
+        {"personas": "abc"},
+        {"models": "openai/x"},
+        {"models": 5},
+        {"lms": "x"},
+        {"max_concurrency": "a"},
         {"agents": 2.5},
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from salon.modules.events import Chosen, Comment, Declined, Floor, Idea, Message, Rated
 from salon.modules.yes_and_session import calibrated
 
-from salon import Budget, UserError, YesAnd, replay
+from salon import Budget, CallFailure, UserError, YesAnd, replay
 from salon.testing import ChatRequest, Fault, LoopbackServer
 
 EXPERTS = [{"name": name, "sketch": f"{name} knows much."} for name in ("Ann", "Anna", "Cy")]
@@ -306,3 +306,75 @@ def test_inputs_that_cannot_be_are_refused() -> None:
         YesAnd().open("  ")
     with pytest.raises(UserError, match="person"):
         YesAnd().checked({"problem": "x", "person": 5})
+
+
+def test_two_readers_get_all_events_and_a_cancelled_one_loses_none() -> None:
+    import asyncio
+
+    async def partly(following: Any) -> list[str]:
+        kinds = []
+        async for event in following:
+            kinds.append(event.type)
+            if len(kinds) == 2:
+                break
+        return kinds
+
+    with LoopbackServer(reply=Script({"Ann": [9, 0]})) as server, dspy.context(lm=server.lm()):
+        with YesAnd(experts=EXPERTS).open("Recall mail") as chat:
+            following = chat.say("hello")
+            first = asyncio.run(partly(following))
+            again = [event.type for event in following]
+            assert again == [event.type for event in following]
+            assert first == again[:2]
+
+
+def test_an_open_chat_does_not_keep_the_interpreter() -> None:
+    import subprocess
+    import sys
+
+    with LoopbackServer(reply=Script()) as server:
+        code = (
+            "import dspy\nfrom salon import YesAnd\n"
+            f"lm = dspy.LM('openai/{server.model}', api_base='{server.base_url}', api_key='x')\n"
+            "with dspy.context(lm=lm):\n    chat = YesAnd().open('Mail')\n    list(chat.say('hello'))\n"
+            "print('last line')"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90)
+    assert done.stdout == "last line\n"
+    assert done.returncode == 0, done.stderr
+
+
+def test_errors_of_the_block_and_of_the_session_are_both_told() -> None:
+    with LoopbackServer(reply=lambda _: Fault(status=401)) as server, dspy.context(lm=server.lm(num_retries=0)):
+        with pytest.raises(ValueError, match="mine"), YesAnd(experts=EXPERTS).open("Mail"):
+            raise ValueError("mine")
+        with pytest.raises(CallFailure), YesAnd(experts=EXPERTS).open("Mail") as chat:
+            chat.say("hi")
+        chat = YesAnd(experts=EXPERTS).open("Mail")
+        with pytest.raises(CallFailure):
+            list(chat.say("hi"))
+        with pytest.raises(CallFailure):
+            chat.interject("hi")
+
+
+def test_a_huge_interjection_does_not_outgrow_the_prompts() -> None:
+    said, cut = "word " * 4000, []
+
+    def cuts_in(request: ChatRequest) -> dict[str, Any]:
+        if not cut:
+            cut.append(chat.interject(said))
+        return {"text": "Ann says something " * 20}
+
+    script = Script(dict.fromkeys(("Ann", "Anna", "Cy"), 8), {"Ann": cuts_in})
+    with LoopbackServer(reply=script, context_tokens=9000) as server, dspy.context(lm=server.lm(max_tokens=1000)):
+        with YesAnd(experts=EXPERTS, max_agent_turns=3).open("Mail") as chat:
+            list(chat.say("hi"))
+    assert server.context_errors == 0
+
+
+@pytest.mark.parametrize("move", [{}, {"text": None}, 5, {"text": "x", "threshold": "abc"}])
+def test_a_move_that_is_none_is_refused_and_not_recorded(move: Any, tmp_path: Path) -> None:
+    with LoopbackServer(reply=Script()) as server, dspy.context(lm=server.lm()):
+        with pytest.raises(UserError, match="no move"):
+            YesAnd(experts=EXPERTS)(problem="x", person=lambda _: move, out=tmp_path / "run")
+    assert "/person" not in (tmp_path / "run" / "session.jsonl").read_text()
