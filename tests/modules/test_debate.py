@@ -244,14 +244,15 @@ def test_one_model_per_agent() -> None:
     assert first.count == 5
 
 
-def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
+def test_two_runs_do_not_write_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncio
 
     from salon.library import ahold_again
 
     out = tmp_path / "run"
+    monkeypatch.setattr(Embedder, "_encoder", Planted._encoder)
     with LoopbackServer(reply=angles, delay=0.1) as server, dspy.context(lm=server.lm()):
-        program = Debate(agents=2, rounds=1, lenses=[f"This is lens {n}." for n in range(1, 6)], embedder=Planted())
+        program = Debate(agents=2, rounds=1, lenses=[f"This is lens {n}." for n in range(1, 6)])
         program(task="x", out=out)
         with pytest.raises(OutputError, match="already"):
             program(task="y", out=out)
