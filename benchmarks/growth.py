@@ -20,7 +20,7 @@ from salon.modules.program import run_sync
 from salon.modules.roundtable import Roundtable
 from salon.modules.text import tokens
 
-from salon.library import replay
+from salon.archive import replay
 from salon.testing import LoopbackProcess
 
 from .material import people, warm_embedder

@@ -21,8 +21,8 @@ from salon.errors import (
 )
 
 if TYPE_CHECKING:
+    from salon.archive import load, replay, resume
     from salon.data.personas import load_personas
-    from salon.library import load, replay, resume
     from salon.models import lm
     from salon.modules import (
         BASELINES,
@@ -73,10 +73,10 @@ _HOME = {
     "Session": "salon.modules",
     "Tunable": "salon.modules",
     "lm": "salon.models",
-    "load": "salon.library",
+    "load": "salon.archive",
     "load_personas": "salon.data.personas",
-    "replay": "salon.library",
-    "resume": "salon.library",
+    "replay": "salon.archive",
+    "resume": "salon.archive",
 }
 
 __all__ = [

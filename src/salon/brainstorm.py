@@ -34,7 +34,7 @@ def command(options: argparse.Namespace) -> int:
 
 
 def _resumed(options: argparse.Namespace) -> int:
-    from salon.library import ahold_again
+    from salon.archive import ahold_again
     from salon.modules.log import read_log
 
     folder, program, settings = resumption(options, "Roundtable")

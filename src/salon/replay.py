@@ -12,7 +12,7 @@ __all__ = ["command"]
 
 def command(options: argparse.Namespace) -> int:
     """Show the session; return the exit code."""
-    from salon import library
+    from salon import archive
     from salon.modules.log import read_log
     from salon.running import COMMANDS, report
     from salon.view import SessionView, stderr_console
@@ -21,7 +21,7 @@ def command(options: argparse.Namespace) -> int:
     recorded = read_log(folder)
     try:
         with SessionView(stderr_console()) as view:
-            session = library.replay(folder, listen=view)
+            session = archive.replay(folder, listen=view)
     except LogError:
         if recorded.end is not None:
             raise

@@ -118,7 +118,7 @@ def resumption(options: argparse.Namespace, program: str) -> tuple[Path, Any, di
         UserError: If the folder holds a session of another program.
         LogError: If its log is damaged.
     """
-    from salon.library import program_of
+    from salon.archive import program_of
     from salon.modules.log import read_log
 
     folder = Path(options.resume)

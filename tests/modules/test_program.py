@@ -21,8 +21,8 @@ from salon.modules.program import PROGRAM_NAME, run_sync
 
 import salon
 from salon import Budget, Roundtable, Session, load, replay, resume
+from salon.archive import PROGRAMS, program_of
 from salon.errors import LMSetupError, OutputError, UserError
-from salon.library import PROGRAMS, program_of
 from salon.testing import LoopbackServer
 
 TOPIC = "Bicycles for winter"
