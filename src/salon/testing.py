@@ -33,7 +33,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from salon._loopback import DEFAULT_WORDS, ChatRequest, Core, Fault, Faults, Reply, Settings, default_reply
+from salon._loopback import Core, Faults, Reply, Settings
+from salon._loopback_reply import DEFAULT_WORDS, default_reply
+from salon._loopback_request import ChatRequest, Fault
 from salon.errors import RunFailure, UserError
 
 __all__ = ["DEFAULT_WORDS", "ChatRequest", "Fault", "LoopbackProcess", "LoopbackServer", "default_reply"]
