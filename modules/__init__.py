@@ -7,8 +7,10 @@ from .control import Control
 from .debate import Debate
 from .embedding import Embedder
 from .lineage import Lineage
+from .measures import Diversity, Measures, text_diversity
+from .narrator import Narrator
 from .roundtable import Roundtable
-from .session import Measures, RankedIdea, Session
+from .session import RankedIdea, Session
 from .sets import SessionSet, asessions, sessions
 from .tunable import Tunable
 from .yes_and import YesAnd
@@ -20,9 +22,11 @@ __all__ = [
     "Control",
     "Debate",
     "Direct",
+    "Diversity",
     "Embedder",
     "Lineage",
     "Measures",
+    "Narrator",
     "RankedIdea",
     "Roundtable",
     "SelfRefine",
@@ -35,4 +39,5 @@ __all__ = [
     "YesAnd",
     "asessions",
     "sessions",
+    "text_diversity",
 ]

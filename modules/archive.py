@@ -6,21 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from salon.errors import UserError
-from salon.modules.baselines import Direct, SelfRefine, VerbalizedSampling, Voting
-from salon.modules.budget import Budget
-from salon.modules.calls import CallProgress
-from salon.modules.debate import Debate
-from salon.modules.events import Event
-from salon.modules.files import RESULT_NAMES, write_results
-from salon.modules.log import Recorded, read_log
-from salon.modules.program import SessionProgram, read_program, run_sync
-from salon.modules.roundtable import Roundtable
-from salon.modules.run import Control
-from salon.modules.session import Session
-from salon.modules.yes_and import YesAnd
+from salon.errors import LogError, UserError
 
-__all__ = ["PROGRAMS", "ahold_again", "load", "program_of", "replay", "resume"]
+from .baselines import Direct, SelfRefine, VerbalizedSampling, Voting
+from .budget import Budget
+from .calls import CallProgress
+from .debate import Debate
+from .document import document_of
+from .events import Event, event_from
+from .files import RESULT_NAMES, write_results
+from .log import Recorded, read_log
+from .program import SessionProgram, read_program, run_sync
+from .roundtable import Roundtable
+from .run import Control
+from .session import Session
+from .text import excerpt
+from .yes_and import YesAnd
+
+__all__ = ["PROGRAMS", "ahold_again", "load", "program_of", "read_session", "replay", "resume"]
 
 PROGRAMS: dict[str, type[SessionProgram]] = {
     kind.__name__: kind for kind in (Roundtable, YesAnd, Debate, Direct, Voting, SelfRefine, VerbalizedSampling)
@@ -131,3 +134,32 @@ def replay(folder: str | Path, listen: Callable[[Event | CallProgress], None] | 
         LogError: If the log is damaged, or the session was interrupted and lacks calls.
     """
     return run_sync(ahold_again(folder, listen=listen, offline=True))
+
+
+def read_session(folder: str | Path) -> Session:
+    """Read a recorded session from its log, finished or not, without running its program.
+
+    Quick, and needs no LM and no embeddings; but the events are taken as they are on file, where ``replay``
+    derives them anew from the calls.
+
+    Args:
+        folder: The session's folder.
+
+    Returns:
+        The session; one that was interrupted, or is still running, has the status ``running``.
+
+    Raises:
+        OutputError: If the folder has no session, or it cannot be opened.
+        LogError: If the log is damaged.
+    """
+    place = Path(folder)
+    recorded = read_log(place)
+    try:
+        events = [event_from(event) for event in recorded.events]
+        end = recorded.end or {"status": "running", "reason": "its log has no end"}
+        session = Session(recorded.header, events, end["status"], end["reason"], recorded.usage, place, recorded)
+        document_of(session)  # what cannot be told as a document is no session
+    except (ValueError, TypeError, LookupError) as error:
+        trouble = f"{type(error).__name__}: {excerpt(str(error), 200)}"
+        raise LogError(f"The log in {place} is damaged", f"its records do not make a session ({trouble})") from error
+    return session

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from salon.errors import UserError
 
@@ -43,6 +44,18 @@ class Usage:
     usd: float = 0.0
     unpriced: int = 0
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Usage:
+        """Return what the call of a log record cost; its seconds are not counted, as calls run side by side."""
+        usd = record["usd"]
+        return cls(
+            calls=record["calls"],
+            prompt_tokens=record["prompt_tokens"],
+            completion_tokens=record["completion_tokens"],
+            usd=usd or 0.0,
+            unpriced=record["calls"] if usd is None else 0,
+        )
 
     @property
     def tokens(self) -> int:

@@ -18,25 +18,23 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from hashlib import blake2b
 from types import SimpleNamespace
 from typing import Any
 
 import dspy
 from dspy.utils import exceptions as dspy_errors
-from pydantic import TypeAdapter
 
 from salon.errors import CallFailure, LMSetupError, LogError
 from salon.redact import redact
 
 from .adapters import adapter_for, format_of, lower_format, shape_of
+from .answers import Answer, answer_of, digest_of, plain_outputs, usage_of
 from .budget import Account, Budget, Usage
 from .log import SessionLog
 from .streams import rollout_id
 from .text import tokens
 
-__all__ = ["Answer", "CallProgress", "Desk", "LMs"]
+__all__ = ["CallProgress", "Desk", "LMs"]
 
 _FATAL = (
     dspy_errors.LMAuthError,
@@ -59,6 +57,7 @@ class CallProgress:
         purpose: What it is for, e.g. ``think``.
         ended: Whether it ended.
         spent: What the session has spent by now.
+        inputs: What the call is given.
     """
 
     key: str
@@ -66,29 +65,7 @@ class CallProgress:
     purpose: str
     ended: bool
     spent: Usage
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The typed outputs of a call, or the error it failed with.
-
-    Attributes:
-        outputs: Field values, typed by the signature; empty after a failure.
-        error: Why there is no answer; empty if there is one.
-        refused: Whether the call was not made for want of budget.
-        clamped: Numbers that were outside their scale.
-    """
-
-    outputs: Mapping[str, Any]
-    error: str = ""
-    refused: bool = False
-    clamped: int = 0
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.outputs[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -176,11 +153,11 @@ class Desk:
             CallFailure: If a failure concerns the whole session.
             LogError: If an offline session lacks this call.
         """
-        digest = _digest(inputs)
+        digest = digest_of(inputs)
         recorded = self.log.recorded.calls.get(key)
         if recorded is not None and recorded["digest"] == digest:
-            self._tell(key, speaker, ended=True)
-            return _answer(predict.signature, recorded)
+            self._tell(key, speaker, inputs, ended=True)
+            return answer_of(predict.signature, recorded)
         if self.offline or (recorded is not None and self.log.behind):
             raise LogError(
                 "The session cannot be run over its log",
@@ -205,7 +182,7 @@ class Desk:
                 "elapsed": round(self.elapsed(), 3),
             }
         )
-        return _answer(predict.signature, record)
+        return answer_of(predict.signature, record)
 
     async def close(self) -> None:
         """Give up all calls still in flight: nobody waits for them any more."""
@@ -222,16 +199,16 @@ class Desk:
             return _nothing("refused", lm, refusal)
         try:
             async with self.limit:
-                self._tell(key, speaker, ended=False)
+                self._tell(key, speaker, inputs, ended=False)
                 record = await self._made(predict, lm, key, inputs, cost)
             self._book(record)
         finally:
             self.account.release(lm.model, cost)
-            self._tell(key, speaker, ended=True)
+            self._tell(key, speaker, inputs, ended=True)
         return record
 
-    def _tell(self, key: str, speaker: str, *, ended: bool) -> None:
-        self.notify(CallProgress(key, speaker, key.split("/")[-2], ended, self.spent))
+    def _tell(self, key: str, speaker: str, inputs: Mapping[str, Any], *, ended: bool) -> None:
+        self.notify(CallProgress(key, speaker, key.split("/")[-2], ended, self.spent, inputs))
 
     async def _made(self, predict: Any, lm: Any, key: str, inputs: dict[str, Any], cost: Usage) -> dict[str, Any]:
         """Make a call, with one repair if its answer cannot be read; return what to record."""
@@ -261,7 +238,7 @@ class Desk:
                 record["error"] = f"{type(error).__name__}: {_told(error, lm)}"
             else:
                 clamped = sum(bool(getattr(value, "clamped", False)) for value in outputs.values())
-                plain = _plain(predict.signature, outputs)
+                plain = plain_outputs(predict.signature, outputs)
                 record |= {
                     "status": "ok",
                     "repairs": attempt,
@@ -304,7 +281,7 @@ class Desk:
                     raise
             finally:
                 for entry in account.history:
-                    usage.add(_usage(entry))
+                    usage.add(usage_of(entry))
 
     async def _in_time(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Make a call that may take no longer than the budget of seconds lasts."""
@@ -316,15 +293,7 @@ class Desk:
         return await asyncio.wait_for(call(), left)
 
     def _book(self, record: Mapping[str, Any]) -> None:
-        usd = record["usd"]
-        cost = Usage(
-            calls=record["calls"],
-            prompt_tokens=record["prompt_tokens"],
-            completion_tokens=record["completion_tokens"],
-            usd=usd or 0.0,
-            unpriced=record["calls"] if usd is None else 0,
-        )
-        self.account.book(str(record.get("model")), cost, record.get("seconds", 0.0))
+        self.account.book(str(record.get("model")), Usage.of(record), record.get("seconds", 0.0))
 
     def _expected(self, predict: Any, lm: Any, inputs: dict[str, Any]) -> Usage:
         """Return what a call will cost at most, as far as its budget is limited."""
@@ -356,51 +325,6 @@ def _nothing(status: str, lm: Any, error: str) -> dict[str, Any]:
         "usd": 0.0,
         "seconds": 0.0,
     }
-
-
-def _digest(inputs: Mapping[str, Any]) -> str:
-    """Return a digest of a call's inputs; long shared ones are hashed once for all calls of a cycle."""
-    parts = [f"{name}={_text_digest(str(value))}" for name, value in sorted(inputs.items())]
-    return _text_digest(";".join(parts))
-
-
-@lru_cache(maxsize=512)
-def _text_digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def _usage(entry: Mapping[str, Any]) -> Usage:
-    """Read one entry of DSPy's history; an answer from the cache has no usage and costs nothing."""
-    used, cost = entry.get("usage") or {}, entry.get("cost")
-    return Usage(
-        calls=1,
-        prompt_tokens=int(used.get("prompt_tokens") or 0),
-        completion_tokens=int(used.get("completion_tokens") or 0),
-        usd=float(cost or 0.0) if used else 0.0,
-        unpriced=1 if used and cost is None else 0,
-    )
-
-
-@lru_cache(maxsize=256)
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation)
-
-
-def _plain(signature: Any, outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outputs as JSON values."""
-    fields = shape_of(signature).outputs
-    return {k: _adapter(fields[k].annotation).dump_python(v, mode="json") for k, v in outputs.items()}
-
-
-def _answer(signature: Any, record: Mapping[str, Any]) -> Answer:
-    if record["status"] != "ok":
-        return Answer({}, record["error"], refused=record["status"] == "refused")
-    fields, outputs = shape_of(signature).outputs, record["outputs"]
-    try:
-        typed = {k: _adapter(fields[k].annotation).validate_python(v) for k, v in outputs.items() if k in fields}
-    except ValueError as error:
-        raise LogError("The session log is damaged", f"an answer in it cannot be read ({error})") from error
-    return Answer(typed, clamped=record["clamped"])
 
 
 def _told(error: BaseException, lm: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,11 +12,33 @@ from pydantic import ValidationError
 from salon.errors import PersonaError, UserError
 
 from ..signatures.personas import Persona
+from .budget import Budget
+from .control import Control
 from .text import clean, excerpt, tokens
 
-__all__ = ["MOST_INVENTED", "check_sketches", "checked_personas", "checked_text"]
+__all__ = ["MOST_INVENTED", "check_arguments", "check_sketches", "checked_personas", "checked_text"]
 
 MOST_INVENTED = 100
+
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "out": ((str, Path), "the path of a folder"),
+    "budget": ((Budget,), "a salon.Budget"),
+    "control": ((Control,), "a salon.Control"),
+    "limit": ((asyncio.Semaphore,), "an asyncio.Semaphore"),
+}
+
+
+def check_arguments(**given: Any) -> None:
+    """Make sure that the arguments of a session are of the kind they should be, or None.
+
+    Raises:
+        UserError: If one is not.
+    """
+    for name, value in given.items():
+        kinds, needed = _KINDS[name]
+        if value is not None and not isinstance(value, kinds):
+            raise UserError(f"{name}={excerpt(repr(value), 80)} is not possible", f"{needed} is needed")
 
 
 def checked_text(kind: str, inputs: Mapping[str, Any], name: str, budget: float = 6000) -> dict[str, Any]:

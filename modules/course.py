@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .calls import Answer
+from .answers import Answer
 from .events import Event, Left
 from .run import Run
 from .text import neutral

@@ -11,7 +11,7 @@ import numpy as np
 
 from .embedding import Vectors
 
-__all__ = ["cosines", "div_bleu", "pairwise_distance", "too_close", "vendi"]
+__all__ = ["cosines", "distinct", "div_bleu", "order", "pairwise_distance", "too_close", "vendi"]
 
 
 def cosines(vectors: Vectors) -> list[list[float]]:
@@ -63,6 +63,31 @@ def div_bleu(texts: Sequence[str]) -> float | None:
         return None
     scores = [_bleu(tokens[i], tokens[:i] + tokens[i + 1 :]) for i in range(len(tokens))]
     return 100 * (1 - sum(scores) / len(scores))
+
+
+def distinct(texts: Sequence[str], n: int) -> float | None:
+    """Return the share of different n-grams among all n-grams of the texts, in (0, 1]; None if there are none.
+
+    Distinct-n of Li et al. (2016), over all texts together; words as for ``div_bleu``.
+    """
+    grams: Counter[tuple[str, ...]] = Counter()
+    for text in texts:
+        grams.update(_ngrams(_WORD.findall(text.lower()), n))
+    return len(grams) / grams.total() if grams else None
+
+
+def order(vectors: Vectors) -> float | None:
+    """Return the order parameter: mean dot product of the vectors with their normalised mean, in [0, 1].
+
+    1 where all point the same way, 0 where they cancel out, about 1/sqrt(n) for n orthogonal ones. None for
+    fewer than two vectors.
+    """
+    if len(vectors) < 2:
+        return None
+    data = vectors.astype(np.float64)
+    mean = data.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    return min(1.0, float(np.mean(data @ (mean / length)))) if length > 1e-12 else 0.0
 
 
 _WORD = re.compile(r"\w+", re.UNICODE)

@@ -16,6 +16,7 @@ __all__ = [
     "JUDGE",
     "PERSON",
     "SAGE",
+    "AnyEvent",
     "Ballot",
     "Chosen",
     "Comment",
@@ -40,6 +41,7 @@ __all__ = [
     "Vote",
     "event_from",
     "visible_to",
+    "wording",
 ]
 
 FACILITATOR = "facilitator"
@@ -58,7 +60,7 @@ class Event(BaseModel):
         minute: Session clock in minutes when it happened.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_serialization_defaults_required=True)
     prefix: ClassVar[str] = ""
 
     n: int
@@ -116,7 +118,7 @@ class Entity(Event):
         clamped: Numbers that the model wrote outside their scale.
     """
 
-    id: str
+    id: str = Field(pattern=r"^[A-Z][0-9]+$")
     author: str
     cites: list[str] = []
     dropped: dict[str, int] = {}
@@ -332,6 +334,20 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(AnyEvent)
 def event_from(data: dict[str, Any]) -> Event:
     """Build the typed event of a log line."""
     return _ADAPTER.validate_python(data)
+
+
+def wording(entity: Entity) -> str:
+    """Return what an entity says, as one text; a title that only opens the description is not said twice."""
+    match entity:
+        case Idea() if entity.description.startswith(entity.title.rstrip("…")):
+            return entity.description
+        case Idea():
+            return f"{entity.title}. {entity.description}"
+        case Vote():
+            return entity.reason
+        case Comment() if entity.question not in ("", entity.text):
+            return f"{entity.text} {entity.question}"
+    return str(getattr(entity, "text", ""))
 
 
 def visible_to(event: Event, viewer: str) -> bool:

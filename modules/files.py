@@ -11,18 +11,30 @@ import io
 import itertools
 import json
 import re
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from salon.errors import OutputError
 
 from .budget import Usage
+from .document import document_of
 from .events import Distinctness, Phase, Round
 from .session import Session
 from .story import story
+from .text import clean
 
-__all__ = ["RESULT_NAMES", "cost_line", "ideas_csv", "ideas_markdown", "session_json", "write_results"]
+__all__ = [
+    "RESULT_NAMES",
+    "cost_line",
+    "csv_table",
+    "ideas_csv",
+    "ideas_markdown",
+    "markdown",
+    "safe_cell",
+    "session_json",
+    "write_file",
+    "write_results",
+]
 
 RESULT_NAMES = ("session.json", "ideas.md", "ideas.csv")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~])")
@@ -39,42 +51,30 @@ def write_results(session: Session, folder: Path) -> None:
     """
     contents = (session_json(session), ideas_markdown(session), ideas_csv(session))
     for name, content in zip(RESULT_NAMES, contents, strict=True):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(content, encoding="utf-8", errors="replace", newline="")
-        except OSError as error:
-            raise OutputError(f"{folder / name} cannot be written", error.strerror or str(error)) from error
+        write_file(folder / name, content)
+
+
+def write_file(path: Path, content: str) -> None:
+    """Write a text as UTF-8, with the folders above it; lone surrogates, which no file can hold, become ``?``.
+
+    Raises:
+        OutputError: If it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8", errors="replace", newline="")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written", error.strerror or str(error)) from error
 
 
 def session_json(session: Session) -> str:
-    """Return the session as one JSON document."""
-    return json.dumps(_document(session), indent=1)
-
-
-def _document(session: Session) -> dict[str, Any]:
-    depths = session.lineage.depths()
-    return {
-        "version": 1,
-        "program": session.name,
-        "inputs": session.header["inputs"],
-        "seed": session.header["seed"],
-        "settings": session.header["settings"],
-        "models": session.header["models"],
-        "packages": session.header["packages"],
-        "started": session.header["started"],
-        "status": session.status,
-        "reason": session.reason,
-        "usage": vars(session.usage),
-        "personas": [p.model_dump(exclude={"n", "turn", "minute", "type"}) for p in session.personas.values()],
-        "ideas": [{**asdict(i), "depth": depths[i.id], "history": story(session, i.id)} for i in session.ideas],
-        "lineage": session.lineage.cites,
-        "events": [event.model_dump(mode="json") for event in session.events],
-    }
+    """Return the session as one JSON document (see ``SessionDocument``)."""
+    return json.dumps(document_of(session).model_dump(mode="json"), indent=1)
 
 
 def markdown(text: str) -> str:
     """Make a text inert in Markdown and HTML, on one line."""
-    text = " ".join(text.split())
+    text = " ".join(clean(text).split())
     escaped = _MARKDOWN.sub(r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
     return _NUMBER.sub(r"\1\\\2", _BULLET.sub(r"\\\1", escaped))
 
@@ -160,27 +160,31 @@ def _models(session: Session) -> str:
 
 def ideas_csv(session: Session) -> str:
     """Return the ranked ideas as CSV, safe to open in a spreadsheet."""
+    depths = session.lineage.depths()
+    return csv_table(
+        ("rank", "id", "title", "description", "author", "votes", "voters", "cites", "depth"),
+        (
+            (i.rank, i.id, i.title, i.description, i.author, i.votes, "; ".join(i.voters), " ".join(i.cites), depth)
+            for i, depth in ((i, depths[i.id]) for i in session.ideas)
+        ),
+    )
+
+
+def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as CSV, safe to open in a spreadsheet."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["rank", "id", "title", "description", "author", "votes", "voters", "cites", "depth"])
-    depths = session.lineage.depths()
-    for i in session.ideas:
-        row = [
-            i.rank,
-            i.id,
-            i.title,
-            i.description,
-            i.author,
-            i.votes,
-            "; ".join(i.voters),
-            " ".join(i.cites),
-        ]
-        writer.writerow([safe_cell(cell) for cell in [*row, depths[i.id]]])
+    writer.writerow(columns)
+    writer.writerows([safe_cell(cell) for cell in row] for row in rows)
     return out.getvalue()
 
 
 def safe_cell(value: object) -> object:
-    """Quote a text that a spreadsheet would read as a formula."""
-    if isinstance(value, str) and (value[:1] in ("\t", "\r") or value.lstrip()[:1] in _FORMULA):
-        return "'" + value
-    return value
+    """Make a text inert in a spreadsheet: one that would be read as a formula is quoted with an apostrophe.
+
+    Control characters, which some readers of CSV stumble over, become U+FFFD.
+    """
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return "'" + text if value[:1] in ("\t", "\r") or text[:1] in _FORMULA else text

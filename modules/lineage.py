@@ -77,8 +77,10 @@ class Lineage:
         """Add the next entity.
 
         Raises:
-            ValueError: If it cites one that is not there.
+            ValueError: If it is there already, or cites one that is not there.
         """
+        if name in self.cites:
+            raise ValueError(f"{name} is there already")
         for cited in cites:
             if cited not in self.cites:
                 raise ValueError(f"{name} cites {cited}, which does not come before it")
@@ -140,6 +142,31 @@ class Lineage:
             return None
         ancestors = self.ancestors(name)
         return sum(d in ancestors for d in others) / len(others)
+
+    def influence(self, ideas: Iterable[str]) -> dict[str, float | None]:
+        """Return how much of what led to the others' ideas each author wrote.
+
+        For one idea, an author's share is that author's part of the idea's ancestors; it is 0 where the idea
+        has none. An author's influence is the mean share over the ideas by other authors. Each idea's
+        ancestors are walked once, so the cost grows with the ideas times the size of the graph.
+
+        Args:
+            ideas: Ids of the ideas.
+
+        Returns:
+            For each author of the graph, in order of appearance, a share in [0, 1]; None if no idea is by
+            another author.
+        """
+        proposed: Counter[str] = Counter()
+        shares = dict.fromkeys(self.authors.values(), 0.0)
+        for idea in ideas:
+            proposed[self.authors[self._known(idea)]] += 1
+            ancestors = self.ancestors(idea)
+            for author, written in Counter(self.authors[name] for name in ancestors).items():
+                if author != self.authors[idea]:
+                    shares[author] += written / len(ancestors)
+        by_others = {author: proposed.total() - proposed[author] for author in shares}
+        return {author: shares[author] / others if others else None for author, others in by_others.items()}
 
 
 def _reach(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:

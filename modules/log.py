@@ -32,6 +32,8 @@ from filelock import FileLock, Timeout
 
 from salon.errors import LogError, OutputError
 
+from .budget import Usage
+
 __all__ = ["BUDGET", "LOG_NAME", "VERSION", "Recorded", "SessionLog", "read_log"]
 
 VERSION = 1
@@ -108,6 +110,17 @@ class Recorded:
         known += [self.readings.get(_ELAPSED, 0.0), self.end["usage"]["seconds"] if self.end else 0.0]
         return float(max(known))
 
+    @property
+    def usage(self) -> Usage:
+        """What the session has cost, as far as it is known."""
+        if self.end is not None:
+            return Usage(**self.end["usage"])
+        total = Usage()
+        for call in (*self.past, *self.calls.values()):
+            total.add(Usage.of(call))
+        total.seconds = self.seconds
+        return total
+
     def canonical(self) -> dict[str, Any]:
         """Return the log without what time and order of arrival decide; equal for equal sessions."""
 
@@ -152,14 +165,14 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise OutputError(f"{path} cannot be read", error.strerror or str(error)) from error
 
 
-def read_log(folder: Path) -> Recorded:
-    """Read the log of a session's folder.
+def read_log(folder: Path, name: str = LOG_NAME) -> Recorded:
+    """Read the log of a session's folder, or another one kept in the same form.
 
     Raises:
         OutputError: If there is no log, or it cannot be opened.
         LogError: If a line other than a torn last one is damaged, or the version is unknown.
     """
-    path = folder / LOG_NAME
+    path = folder / name
     recorded: Recorded | None = None
     for number, raw in _lines(path):
         try:
@@ -199,14 +212,15 @@ class SessionLog:
         folder: Where ``session.jsonl`` goes; None keeps the log in memory.
         recorded: What an earlier run left; its calls and readings are reused.
         rewrite: Start the file anew from ``recorded`` (needed when events on file no longer hold).
+        name: Name of the file, for a log of calls that belong to no session.
 
     Raises:
         OutputError: If the file cannot be written, or the disk has no room for it.
     """
 
-    def __init__(self, folder: Path | None, recorded: Recorded, rewrite: bool = True) -> None:
+    def __init__(self, folder: Path | None, recorded: Recorded, rewrite: bool = True, name: str = LOG_NAME) -> None:
         self.recorded = recorded
-        self.path = folder / LOG_NAME if folder is not None else None
+        self.path = folder / name if folder is not None else None
         self._checked = 0
         self._file: TextIO | None = None
         self._lock: FileLock | None = None

@@ -27,6 +27,7 @@ from salon.redact import describe
 
 from .budget import Budget, Usage
 from .calls import CallProgress, Desk, LMs
+from .checks import check_arguments
 from .embedding import Embedder
 from .events import Event
 from .files import write_results
@@ -64,6 +65,8 @@ class SessionProgram(dspy.Module):
             raise UserError(f"lms={lms!r} is not possible", 'a mapping is needed, e.g. {"facilitator": salon.lm(...)}')
         if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
             raise UserError(f"max_concurrency={max_concurrency} is not possible", "at least 1 call must be in flight")
+        if embedder is not None and not isinstance(embedder, str | Embedder):
+            raise UserError(f"embedder={embedder!r} is not possible", "the name of a model or an Embedder is needed")
         self.lms = dict(lms or {})
         self.embedder = embedder if isinstance(embedder, Embedder) else Embedder(embedder)
         self.max_concurrency = max_concurrency
@@ -131,6 +134,7 @@ class SessionProgram(dspy.Module):
             UserError: If inputs or settings cannot work. Said before anything is spent.
             CallFailure: If no call can succeed (model name, key); the log stays resumable.
         """
+        check_arguments(out=out, budget=budget, control=control, limit=limit)
         checked = self.checked(inputs)
         lms = LMs(named=self.named_lms())
         interrupted = recorded is not None and recorded.end is None
@@ -138,7 +142,7 @@ class SessionProgram(dspy.Module):
             todo = "Go on with it: salon.resume(folder); or give another folder."
             raise OutputError(f"{out} holds a session already", "it would be overwritten", todo)
         if recorded is None:
-            recorded = Recorded(self._header(checked, seed, lms))
+            recorded = Recorded(self._header(checked, seed))
         elif not (offline or interrupted):
             recorded = recorded.reopened()
         folder = Path(out) if out is not None else None
@@ -297,13 +301,20 @@ class SessionProgram(dspy.Module):
             else:
                 parameter.load_state(state[name])
 
-    def _header(self, inputs: dict[str, Any], seed: int, lms: LMs) -> dict[str, Any]:
+    def described_lms(self) -> dict[str, dict[str, Any]]:
+        """Return what may be told of the LMs that a session would use now, by role, persona id or persona name.
+
+        Raises:
+            LMSetupError: If there is none.
+        """
+        lms, own = LMs(named=self.named_lms()), [predictor.lm for _, predictor in self.named_predictors()]
+        spare = next(iter(own), None) if all(own) else None
+        roles = {role: describe(lms.of(role, own=spare)) for role in self.roles}
+        return roles | {name: describe(lm) for name, lm in lms.named.items()}
+
+    def _header(self, inputs: dict[str, Any], seed: int) -> dict[str, Any]:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise UserError(f"The seed {seed!r} cannot be used", "it must be a whole number")
-        own = {name: predictor.lm for name, predictor in self.named_predictors()}
-        spare = next(iter(own.values()), None) if all(own.values()) else None
-        models = {role: describe(lms.of(role, own=spare)) for role in self.roles}
-        models |= {name: describe(lm) for name, lm in lms.named.items()}
         return {
             "kind": "header",
             "version": VERSION,
@@ -311,8 +322,8 @@ class SessionProgram(dspy.Module):
             "settings": self.settings(),
             "inputs": inputs,
             "seed": seed,
-            "models": models,
-            "predictors": {name: describe(lm) for name, lm in own.items() if lm is not None},
+            "models": self.described_lms(),
+            "predictors": {name: describe(p.lm) for name, p in self.named_predictors() if p.lm is not None},
             "packages": {
                 "python": sys.version.split()[0],
                 **{name: _version(name) for name in ("salon", "dspy", "litellm", "sentence-transformers")},

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import dspy
 
+from salon.errors import UserError
+
 from ..signatures.personas import CastPersonas, Persona, SketchPersona
-from ..signatures.roundtable import CastVotes, Facilitate, Propose, Speak, Summarise, Think
+from ..signatures.roundtable import CastVotes, Facilitate, Propose, Speak, Summarise, Think, citing, worded_as
 from .checks import check_sketches, checked_personas, checked_text
 from .embedding import Embedder
 from .program import SessionProgram
@@ -36,7 +38,9 @@ from .session import Status
 from .trajectory import MINUTES_PER_TURN
 from .tunable import Tunable
 
-__all__ = ["Roundtable"]
+__all__ = ["Citing", "Roundtable"]
+
+Citing = Literal["required", "optional", "off"]
 
 DEFAULT_MINUTES = 5.0
 
@@ -52,6 +56,8 @@ class Roundtable(SessionProgram):
         votes: Votes each persona may cast.
         facilitator: Whether a facilitator takes part.
         self_votes: Whether a persona may vote for its own idea.
+        citations: Whether thoughts, comments and ideas name what led to them: ``required`` as in the paper,
+            ``optional`` (only where something really did), or ``off`` (they are not asked).
         lms: LMs by role (``participant``, ``facilitator``), persona id or persona name.
         embedder: Embedding model, or an ``Embedder`` to share.
         max_concurrency: Most calls in flight at once.
@@ -83,6 +89,7 @@ class Roundtable(SessionProgram):
         votes: int = 5,
         facilitator: bool = True,
         self_votes: bool = False,
+        citations: Citing = "required",
         lms: dict[str, Any] | None = None,
         embedder: str | Embedder | None = None,
         max_concurrency: int = 32,
@@ -97,6 +104,9 @@ class Roundtable(SessionProgram):
         self.votes = Tunable(votes, 0, 20, "votes per persona", whole=True)
         self.facilitator = facilitator
         self.self_votes = self_votes
+        if citations not in get_args(Citing):
+            raise UserError(f"citations={citations!r} is not possible", f"they are {', '.join(get_args(Citing))}")
+        self.citations = citations
         self.threshold = Tunable(6.0, 0, 10, "eagerness")
         self.fairness = Tunable(1.01, 1, 2, "weight per silent turn")
         self.duplicate = Tunable(0.80, 0.5, 1, "cosine")
@@ -109,9 +119,9 @@ class Roundtable(SessionProgram):
         self.temperature = Tunable(1.0, 0, 2)
         self.cast = dspy.Predict(CastPersonas)
         self.sketch = dspy.Predict(SketchPersona)
-        self.think = dspy.Predict(Think)
-        self.speak = dspy.Predict(Speak)
-        self.propose = dspy.Predict(Propose)
+        self.think = dspy.Predict(citing(Think, citations))
+        self.speak = dspy.Predict(citing(Speak, citations))
+        self.propose = dspy.Predict(citing(Propose, citations))
         self.vote = dspy.Predict(CastVotes)
         self.facilitate = dspy.Predict(Facilitate)
         self.summarise = dspy.Predict(Summarise)
@@ -127,9 +137,22 @@ class Roundtable(SessionProgram):
             "votes": self.votes.value,
             "facilitator": self.facilitator,
             "self_votes": self.self_votes,
+            "citations": self.citations,
             "embedder": self.embedder.model,
             "max_concurrency": self.max_concurrency,
         }
+
+    def changed(self, **settings: Any) -> Self:
+        """Return a roundtable like this one with other settings; prompts and other tunables stay as they are.
+
+        Where citations are asked for in another way, the prompts that ask for them change in that alone.
+        """
+        program = super().changed(**settings)
+        if program.citations != self.citations:
+            for name, kind in (("think", Think), ("speak", Speak), ("propose", Propose)):
+                asked = citing(kind, program.citations)
+                getattr(program, name).signature = worded_as(asked, getattr(self, name).signature)
+        return program
 
     def checked(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the topic, cleaned.

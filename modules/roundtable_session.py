@@ -25,9 +25,10 @@ from .events import (
     Thought,
     Vote,
 )
+from .measures import idea_text
 from .names import addressed, named
 from .run import WRAP_UP, Run
-from .session import Status, idea_text
+from .session import Status
 from .streams import stream
 from .text import clean, excerpt, neutral, tokens
 from .trajectory import MINUTES_PER_TURN
@@ -36,17 +37,21 @@ from .turns import Bid, choose_speaker
 from .whiteboard import Quotas, count_ballot
 
 if TYPE_CHECKING:
-    from .calls import Answer
+    from .answers import Answer
     from .roundtable import Roundtable
 
 __all__ = ["RoundtableSession"]
 
 _TASK_TOKENS = 450
 RULES = (
-    "Everyone speaks for themselves, one at a time. Build on what others said and name what you build on by its "
-    "id. Defer judgement of ideas until the vote. Each person may put up to {ideas} ideas on the whiteboard; "
-    "after that each has {votes} votes."
+    "Everyone speaks for themselves, one at a time. {build} Defer judgement of ideas until the vote. Each person "
+    "may put up to {ideas} ideas on the whiteboard; after that each has {votes} votes."
 )
+_BUILD = {
+    "required": "Build on what others said and name what you build on by its id.",
+    "optional": "Build on what others said; where you do, you may name it by its id.",
+    "off": "Build on what others said.",
+}
 
 
 class RoundtableSession(Course):
@@ -61,7 +66,7 @@ class RoundtableSession(Course):
         super().__init__(run)
         self.program = program
         self.topic = neutral(self.session.topic)
-        self.rules = RULES.format(ideas=int(program.ideas), votes=int(program.votes))
+        self.rules = RULES.format(build=_BUILD[program.citations], ideas=int(program.ideas), votes=int(program.votes))
         self.quotas = Quotas(int(program.ideas), int(program.votes))
         self.last = ""
         self.addressed: list[str] = []
@@ -176,7 +181,7 @@ class RoundtableSession(Course):
         thought = self.entity(
             Thought,
             persona,
-            list(answer.cites),
+            _cites(answer),
             text=clean(answer.thought),
             eagerness=float(answer.eagerness),
             wants=str(answer.wants),
@@ -222,7 +227,7 @@ class RoundtableSession(Course):
         self.run.answered(persona)
         text = clean(answer.comment)
         to = addressed(str(answer.nominates), text, self.labels(), persona)
-        self.entity(Comment, persona, list(answer.cites), text=text, addressed=to, clamped=answer.clamped)
+        self.entity(Comment, persona, _cites(answer), text=text, addressed=to, clamped=answer.clamped)
         self.run.speak(text)
         self.addressed = [*self.addressed, *to]
 
@@ -372,7 +377,7 @@ class RoundtableSession(Course):
             self.entity(
                 Idea,
                 persona,
-                list(answer.cites),
+                _cites(answer),
                 title=title,
                 description=description,
                 clamped=answer.clamped,
@@ -487,6 +492,11 @@ class RoundtableSession(Course):
         return await self.run.ask(
             predict, purpose, "participant", persona, **shared, persona=self.who(persona), notes=own
         )
+
+
+def _cites(answer: Answer) -> list[str]:
+    """Return the citations of an answer; none where they were not asked for."""
+    return list(answer.outputs.get("cites", ()))
 
 
 async def _nothing() -> None:

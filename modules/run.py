@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from salon.errors import LogError
 
+from .answers import Answer
 from .budget import Budget
-from .calls import Answer, CallProgress, Desk
+from .calls import CallProgress, Desk
 from .control import Control
 from .embedding import Embedder
 from .events import Entity, Event, Failure

@@ -10,21 +10,23 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from math import log
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from salon.errors import OutputError
 
 from .budget import Usage
-from .diversity import pairwise_distance
 from .embedding import Embedder
-from .events import EVERYONE, Comment, Entity, Event, Failure, Idea, Joined, Left, Phase, Vote, visible_to
+from .events import EVERYONE, Comment, Entity, Event, Idea, Joined, Left, Phase, Vote, visible_to
 from .lineage import Lineage
 from .log import LOG_NAME, Recorded, SessionLog
+from .measures import Measures, measure
 from .trajectory import Plan, Point, actual
 
-__all__ = ["Measures", "RankedIdea", "Session", "Status"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RankedIdea", "Session", "Status"]
 
 Status = Literal["running", "complete", "cut short", "partial"]
 
@@ -52,34 +54,6 @@ class RankedIdea:
     votes: int
     voters: tuple[str, ...]
     cites: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Measures:
-    """Measures of one session; a value is None where it is undefined, and ``undefined`` says why.
-
-    Attributes:
-        ideas: Ideas on the whiteboard.
-        depth: Mean influence depth of the ideas, in edges of the longest citation chain.
-        absorption: Mean share of the discussion's public entities by other personas among an idea's ancestors;
-            0 where there was no discussion.
-        distance: Mean pairwise distance (1 - cosine) of the ideas, title and description together.
-        balance: Evenness of talk: normalised entropy of the personas' shares of contributions, 0 to 1.
-        citations_dropped: Citations that named something unknown, invisible or itself, or repeated an id.
-        clamped: Numbers that models wrote outside their scale.
-        failures: Calls that failed after their retries.
-        undefined: Reason for each measure that is None.
-    """
-
-    ideas: int
-    depth: float | None
-    absorption: float | None
-    distance: float | None
-    balance: float | None
-    citations_dropped: int
-    clamped: int
-    failures: int
-    undefined: dict[str, str]
 
 
 class _Ids(Collection[str]):
@@ -259,41 +233,20 @@ class Session:
         Args:
             embedder: Embeds the ideas for their distance; by default the session's own model.
         """
-        ideas = self.board
-        undefined: dict[str, str] = {}
+        return measure(self, embedder)
 
-        def mean(name: str, values: list[float], why: str) -> float | None:
-            if not values:
-                undefined[name] = why
-                return None
-            return sum(values) / len(values)
+    def to_frame(self, what: str = "ideas") -> pd.DataFrame:
+        """Return the session as a table (columns: see ``salon.modules.frames``).
 
-        lineage, discussion = self.lineage, self.discussion_ids()
-        depths = lineage.depths()
-        discussed = any(isinstance(e, Phase) and e.phase == "discussion" for e in self.events)
-        measured = ideas if discussed else []
-        absorbed = [lineage.absorption(idea.id, discussion) if discussion else 0.0 for idea in measured]
-        distance = None
-        if len(ideas) > 1:
-            encoder = embedder or Embedder(self.header["settings"].get("embedder"))
-            distance = pairwise_distance(encoder.embed([idea_text(i.title, i.description) for i in ideas]))
-        else:
-            undefined["distance"] = "fewer than two ideas"
-        return Measures(
-            ideas=len(ideas),
-            depth=mean("depth", [float(depths[idea.id]) for idea in ideas], "no ideas"),
-            absorption=mean(
-                "absorption",
-                [a for a in absorbed if a is not None],
-                "no ideas, no discussion phase, or nothing said by others",
-            ),
-            distance=distance,
-            balance=self._balance(undefined),
-            citations_dropped=sum(sum(e.dropped.values()) for e in self.entities.values()),
-            clamped=sum(e.clamped for e in self.entities.values()),
-            failures=sum(isinstance(e, Failure) for e in self.events),
-            undefined=undefined,
-        )
+        Args:
+            what: ``ideas``, ``transcript`` or ``votes``.
+
+        Raises:
+            UserError: If there is no such table.
+        """
+        from .frames import to_frame  # frames reads sessions, so it cannot be imported above
+
+        return to_frame(self, what)
 
     def save(self, folder: str | Path) -> None:
         """Write the log and the result files into a folder, which must not hold a session yet.
@@ -309,20 +262,7 @@ class Session:
         SessionLog(place, self.log).close()
         write_results(self, place)
 
-    def _balance(self, undefined: dict[str, str]) -> float | None:
-        counts = list(self.contributions.values())
-        total = sum(counts)
-        if total == 0 or len(counts) < 2:
-            undefined["balance"] = "nobody spoke, or one persona alone"
-            return None
-        return -sum(c / total * log(c / total) for c in counts if c) / log(len(counts))
-
     @property
     def name(self) -> str:
         """Name of the program that held the session."""
         return str(self.header["program"]["name"])
-
-
-def idea_text(title: str, description: str) -> str:
-    """Return the text by which an idea is compared with others."""
-    return f"{title}. {description}"

@@ -67,6 +67,8 @@ async def asessions(
     """
     if isinstance(g, bool) or not isinstance(g, int) or g < 1:
         raise UserError(f"g={g!r} is not possible", "it is the number of sessions, 1 or more")
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise UserError(f"seed={seed!r} is not possible", "it must be a whole number")
     limit = asyncio.Semaphore(program.max_concurrency)
 
     async def one(number: int) -> Session:

@@ -78,7 +78,7 @@ class YesAnd(SessionProgram):
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("problem", "person")
-    roles: ClassVar[tuple[str, ...]] = ("participant", "sage")
+    roles: ClassVar[tuple[str, ...]] = ("participant", "sage", "person")
 
     def __init__(
         self,
@@ -172,12 +172,14 @@ class YesAnd(SessionProgram):
             OutputError: If the folder holds no session.
             UserError: If it is a session of another program.
         """
+        from .archive import program_of  # which knows all programs, this one too
+
         recorded = read_log(Path(folder))
         content = recorded.header["program"]
         if content["name"] != cls.__name__:
             raise UserError(f"{folder} holds a session of {content['name']}", f"a {cls.__name__} is needed")
-        program = cls(**content["settings"], lms=lms)
-        program.load_state(content["state"])
+        program = program_of(content)
+        program.lms = dict(lms or {})
         inputs = {"problem": recorded.header["inputs"]["problem"], "seed": recorded.header["seed"]}
         return Chat(program, {**inputs, "out": folder, "recorded": recorded, **arguments})
 

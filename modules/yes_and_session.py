@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from salon.errors import UserError
 
-from .calls import Answer
+from .answers import Answer
 from .cast import invent, seat
 from .course import Course
 from .events import (

@@ -2,6 +2,7 @@
 
 from .baselines import Refine, SampleAnswers, WeightedAnswer
 from .debate import LENSES, ChooseAnswer, Draft, Revise
+from .lineage import TellHistory
 from .personas import CastExperts, CastPersonas, Persona, Seat, SketchPersona
 from .roundtable import CastVotes, Facilitate, Propose, Speak, Summarise, Think
 from .yes_and import Contribute, PlayPerson, RateConfidence, SumUp
@@ -27,6 +28,7 @@ __all__ = [
     "Speak",
     "SumUp",
     "Summarise",
+    "TellHistory",
     "Think",
     "WeightedAnswer",
 ]

@@ -23,7 +23,7 @@ from .fields import (
     Want,
 )
 
-__all__ = ["CastVotes", "Facilitate", "Propose", "Speak", "Summarise", "Think"]
+__all__ = ["CastVotes", "Facilitate", "Propose", "Speak", "Summarise", "Think", "citing", "worded_as"]
 
 _TOPIC = "what the session is about"
 _RULES = "rules of the session"
@@ -31,7 +31,11 @@ _TRANSCRIPT = "what was said in public, oldest first; each entry starts with its
 _BOARD = "the ideas so far with their ids"
 _PERSONA = "who you are"
 _NOTES = "your own earlier thoughts and words meant for you alone, with their ids"
-_CITES = "ids of the earlier entries that led you to this, e.g. C3, I1, T4; only ids that you see above"
+_CITING = {
+    "required": "ids of the earlier entries that led you to this, e.g. C3, I1, T4; only ids that you see above",
+    "optional": "ids of earlier entries, only if one really led you to this, e.g. C3; empty if none did",
+}
+_CITES = _CITING["required"]
 
 
 class Think(dspy.Signature):
@@ -138,3 +142,29 @@ class Summarise(dspy.Signature):
     transcript: str = dspy.InputField(desc=_TRANSCRIPT)
     request: str = dspy.InputField(desc="what part to sum up")
     summary: Long = dspy.OutputField(desc="at most 120 words")
+
+
+def citing(signature: type[dspy.Signature], citations: str) -> type[dspy.Signature]:
+    """Return a signature that asks for citations in another way.
+
+    Args:
+        signature: One with the field ``cites``.
+        citations: ``required``, ``optional``, or ``off``, which leaves the field out.
+    """
+    if citations == "required":
+        return signature
+    asked = citations != "off"
+    return signature.with_updated_fields("cites", desc=_CITING[citations]) if asked else signature.delete("cites")
+
+
+def worded_as(signature: type[dspy.Signature], tuned: type[dspy.Signature]) -> type[dspy.Signature]:
+    """Return a signature with the wording of a tuned one, except for ``cites``.
+
+    Args:
+        signature: One that asks for citations in its own way.
+        tuned: The same, asking for them in another way; its instructions and descriptions are taken over.
+    """
+    made = signature.with_instructions(tuned.instructions)
+    for name in made.fields.keys() & tuned.fields.keys() - {"cites"}:
+        made = made.with_updated_fields(name, desc=tuned.fields[name].json_schema_extra["desc"])
+    return made

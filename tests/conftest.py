@@ -8,7 +8,8 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -82,3 +83,73 @@ def roundtable(quick_embeddings: None) -> Callable[..., Any]:
         return Roundtable(**{"personas": people[:count], "turns": 2, "ideas": 1, "votes": 2, **settings})
 
     return make
+
+
+@pytest.fixture
+def made() -> Callable[..., Any]:
+    """Put a session together by hand.
+
+    Called with the names of the personas and with what they said: (kind, number of the author from 1, text,
+    cited ids). An idea's text is its title and its description; a vote is for the idea that it cites.
+    """
+    from salon.modules.budget import Usage
+    from salon.modules.events import Comment, Event, Facilitation, Idea, Joined, Phase, Thought, Vote
+    from salon.modules.log import Recorded
+    from salon.modules.session import Session
+
+    kinds = {"thought": Thought, "comment": Comment, "idea": Idea, "vote": Vote, "facilitation": Facilitation}
+
+    def session(
+        names: Sequence[str], said: Sequence[tuple[str, int, str, Sequence[str]]], topic: str = "Tea", seed: int = 7
+    ) -> Session:
+        program = {"name": "Roundtable", "settings": {}, "state": {}}
+        header = {
+            "kind": "header", "version": 1, "program": program, "settings": {}, "inputs": {"topic": topic},
+            "seed": seed, "models": {"participant": {"model": "m"}}, "packages": {"salon": "0"}, "started": "now",
+        }  # fmt: skip
+        place: dict[str, Any] = {"turn": 1, "minute": 0.5}
+        events: list[Event] = [
+            Joined(n=n, persona=f"P{n + 1}", name=name, label=name, sketch=name, turn=0, minute=0.0)
+            for n, name in enumerate(names)
+        ]
+        events.append(Phase(n=len(events), phase="discussion", reason="it began", **place))
+        counts: Counter[str] = Counter()
+        for kind, author, text, cites in said:
+            counts[kind] += 1
+            content: dict[str, Any] = {
+                "thought": {"text": text, "eagerness": 5, "wants": "pass"},
+                "comment": {"text": text},
+                "idea": {"title": text, "description": f"That is: {text}"},
+                "vote": {"idea": cites[0] if cites else "", "origin": "ballot", "reason": text},
+                "facilitation": {"action": "invite", "target": "P1", "text": text, "reason": "quiet"},
+            }[kind]
+            own = {"id": f"{kinds[kind].prefix}{counts[kind]}", "author": f"P{author}", "cites": list(cites)}
+            events.append(kinds[kind](n=len(events), **place, **own, **content))
+        usage = Usage(calls=3, prompt_tokens=10, completion_tokens=5, unpriced=3, seconds=1.5)
+        end = {"kind": "end", "status": "complete", "reason": "all is said", "usage": vars(usage).copy()}
+        recorded = Recorded(header, events=[event.model_dump(mode="json") for event in events], end=end)
+        return Session(header, events, "complete", "all is said", usage, None, recorded)
+
+    return session
+
+
+HOSTILE = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "[x](javascript:alert(1))", "javascript:alert(1)",
+    '%%{init: {"theme":"dark"}}%%', "%% comment", "click I1 call alert()", '"]\n click I1 href "javascript:alert(1)"',
+    "`**md**`", "end", "style I1 fill:#f00;", "A --> B", "#quot;] --> X[", "ﬂ°°60¶ßb", "\\N \\G \\", 'a" -> "b',
+    '"]; evil [label="x', "<b>html</b>", "<<TABLE></TABLE>>", "&lt;b&gt; &amp; &#60;i&#62;", "=1+1", "\t=1+1", "＝1+1",
+    "@SUM(A1)", "-2+3", "\r\n=1", "{0} {x} %s", "\u202emoc مرحبا", "lone \ud800 surrogate", "\ufffe\uffff",
+    "nul \0 bell \7 esc \x1b[31m", "line\nbreak\r\nmore\rand", "\u2028sep\x85", "]]> <!-- <![CDATA[",
+    "[[ ## history ## ]]",
+    "| pipe | # head", "1. list", "- bullet", "~~~\n```", "", " ", "long " * 2000, "👓 emoji", "ünïcødé 漢字",
+]  # fmt: skip
+
+
+@pytest.fixture
+def hostile(made: Callable[..., Any]) -> Any:
+    """A session in which topic, names, thoughts, comments, ideas and votes are hostile texts, one of each kind."""
+    said: list[tuple[str, int, str, list[str]]] = []
+    for n, text in enumerate(HOSTILE, 1):
+        said += [("thought", n, text, [f"I{n - 1}"] if n > 1 else []), ("comment", n, text, [f"T{n}"])]
+        said += [("idea", n, text, [f"T{n}", f"C{n}"]), ("vote", n, text, [f"I{n}"])]
+    return made([text or f"P{n}" for n, text in enumerate(HOSTILE, 1)], said, topic="".join(HOSTILE[:8]))

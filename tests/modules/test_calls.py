@@ -12,8 +12,9 @@ from typing import Any
 import dspy
 import pytest
 from salon.modules.adapters import ADAPTERS, format_of
+from salon.modules.answers import Answer
 from salon.modules.budget import Budget
-from salon.modules.calls import Answer, CallProgress, Desk, LMs
+from salon.modules.calls import CallProgress, Desk, LMs
 from salon.modules.events import Comment, Failure, Idea, Left, Vote
 from salon.modules.log import Recorded, SessionLog, read_log
 
@@ -516,7 +517,7 @@ def test_every_format_can_be_read_by_the_server(roundtable: Make) -> None:
 
 
 def _rendered(request: ChatRequest) -> str:
-    from salon._loopback import render
+    from salon._loopback_reply import render
 
     return render(request, default_reply(request))
 

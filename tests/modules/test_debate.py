@@ -247,7 +247,7 @@ def test_one_model_per_agent() -> None:
 def test_two_runs_do_not_write_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncio
 
-    from salon.archive import ahold_again
+    from salon.modules.archive import ahold_again
 
     out = tmp_path / "run"
     monkeypatch.setattr(Embedder, "_encoder", Planted._encoder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from salon.modules import Embedder
-from salon.modules.diversity import cosines, pairwise_distance, too_close
+from salon.modules.diversity import cosines, distinct, order, pairwise_distance, too_close
 
 
 def unit(rows: Any) -> Any:
@@ -80,3 +81,68 @@ def test_equal_texts_of_the_packaged_model_have_no_distance() -> None:
     apart = pairwise_distance(vectors[2:])
     assert apart is not None
     assert apart > 0.5
+
+
+# ---------------------------------------------------------------- order
+
+
+def test_the_order_parameter_is_the_length_of_the_mean_vector() -> None:
+    vectors = unit(np.random.default_rng(4).normal(size=(9, 5)))
+    mean = vectors.astype(np.float64).mean(axis=0)
+    assert order(vectors) == pytest.approx(float(np.linalg.norm(mean)), abs=1e-6)
+    by_definition = np.mean([v @ (mean / np.linalg.norm(mean)) for v in vectors])
+    assert order(vectors) == pytest.approx(float(by_definition), abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_reference_values_of_order(n: int) -> None:
+    assert order(unit([[1, 2, 3]] * n)) == pytest.approx(1)
+    assert order(np.eye(n, dtype=np.float32)) == pytest.approx(1 / math.sqrt(n))
+    assert order(unit([[1, 0], [-1, 0]] * n)) == 0
+    assert order(np.zeros((n, 4), dtype=np.float32)) == 0
+    assert order(unit([[1, 0]])) is None
+    assert order(np.zeros((0, 0), dtype=np.float32)) is None
+
+
+@given(VECTORS)
+def test_order_is_finite_and_bounded(vectors: Any) -> None:
+    found = order(vectors)
+    assert (found is None) == (len(vectors) < 2)
+    assert found is None or 0 <= found <= 1
+
+
+# ---------------------------------------------------------------- distinct words
+
+
+def test_distinct_words_by_hand() -> None:
+    """The red kite / the Red sea: 4 of 6 words; the red, red kite, the red, red sea: 3 of 4 pairs."""
+    texts = ["The red kite", "the Red sea!"]
+    assert distinct(texts, 1) == 4 / 6
+    assert distinct(texts, 2) == 3 / 4
+    assert distinct(texts, 3) == 2 / 2
+    assert distinct(texts, 4) is None
+
+
+def test_pairs_do_not_reach_over_the_end_of_a_text() -> None:
+    assert distinct(["a", "b"], 2) is None
+    assert distinct(["a b", "b a"], 2) == 1.0
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["?!", " "]])
+def test_texts_without_words_have_no_distinct_share(texts: list[str]) -> None:
+    assert distinct(texts, 1) is None
+
+
+@given(st.lists(st.text(alphabet="ab ", max_size=10), max_size=5), st.integers(1, 3))
+def test_distinct_is_a_share_and_repeating_lowers_it(texts: list[str], n: int) -> None:
+    found = distinct(texts, n)
+    assert found is None or 0 < found <= 1
+    twice = distinct(texts * 2, n)
+    assert twice == (None if found is None else pytest.approx(found / 2))
+
+
+def test_distinct_grows_with_the_words_alone() -> None:
+    texts = [f"word{n} and word{n + 1} of number {n % 50}" for n in range(4000)]
+    started = time.perf_counter()
+    assert distinct(texts, 2) is not None
+    assert time.perf_counter() - started < 2

@@ -64,6 +64,61 @@ def test_absorption_is_the_share_of_what_others_said(entities: Entities, said: s
             assert share is None
 
 
+def test_influence_by_hand() -> None:
+    """I1 (Ann) has ancestors C1 (Bo), C2 (Bo), C3 (Cy); I2 (Bo) has I1 and hers: 1 of Ann, 2 of Bo, 1 of Cy."""
+    lineage = Lineage.of(
+        [
+            ("C1", "Bo", []), ("C2", "Bo", ["C1"]), ("C3", "Cy", []), ("C4", "Di", []),
+            ("I1", "Ann", ["C2", "C3"]), ("I2", "Bo", ["I1"]), ("I3", "Bo", []),
+        ]
+    )  # fmt: skip
+    influence = lineage.influence(["I1", "I2", "I3"])
+    assert influence == {
+        "Bo": pytest.approx(2 / 3),  # of I1 alone: the other ideas are Bo's own
+        "Cy": pytest.approx((1 / 3 + 1 / 4 + 0) / 3),
+        "Di": 0.0,
+        "Ann": pytest.approx((1 / 4 + 0) / 2),
+    }
+    assert list(influence) == ["Bo", "Cy", "Di", "Ann"]
+    assert lineage.influence(["I2", "I3"])["Bo"] is None
+    assert set(lineage.influence([]).values()) == {None}
+    assert Lineage().influence([]) == {}
+    with pytest.raises(KeyError, match="no entity I9"):
+        lineage.influence(["I9"])
+
+
+@given(sessions(), st.sets(st.integers(0, 13)))
+def test_influence_agrees_with_networkx(entities: Entities, proposed: set[int]) -> None:
+    lineage, graph = Lineage.of(entities), graph_of(entities)
+    ideas = [name for n, (name, _, _) in enumerate(entities) if n in proposed]
+    influence = lineage.influence(ideas)
+    assert influence.keys() == set(lineage.authors.values())
+    for author, value in influence.items():
+        by_others = [nx.ancestors(graph, i) for i in ideas if lineage.authors[i] != author]
+        shares = [sum(lineage.authors[a] == author for a in led) / len(led) if led else 0.0 for led in by_others]
+        assert value == (pytest.approx(sum(shares) / len(shares)) if shares else None)
+        assert value is None or 0 <= value <= 1 + 1e-12
+
+
+def test_influence_walks_each_idea_once() -> None:
+    """Looked up are, for each idea, its ancestors and itself; more personas cost nothing more."""
+
+    class Counted(dict[str, tuple[str, ...]]):
+        looked = 0
+
+        def __getitem__(self, name: str) -> tuple[str, ...]:
+            Counted.looked += 1
+            return super().__getitem__(name)
+
+    for personas in (2, 200):
+        lineage = Lineage.of(
+            (f"C{n}", f"P{n % personas}", [f"C{m}" for m in (n - 1, n - 2) if m >= 0]) for n in range(2000)
+        )
+        lineage.cites, Counted.looked = Counted(lineage.cites), 0
+        lineage.influence(["C1999", "C1000", "C500"])
+        assert Counted.looked == 2000 + 1001 + 501
+
+
 def test_a_chain_of_ten_thousand() -> None:
     lineage = chain(10_000)
     assert lineage.depth("C9999") == 9999
@@ -93,6 +148,8 @@ def test_what_does_not_come_before_cannot_be_cited() -> None:
         Lineage.of([("C1", "P1", ["C2"]), ("C2", "P1", [])])
     with pytest.raises(ValueError, match="C1 cites C1"):
         Lineage.of([("C1", "P1", ["C1"])])
+    with pytest.raises(ValueError, match="C1 is there already"):
+        Lineage.of([("C1", "P1", []), ("C1", "P1", ["C1"])])
 
 
 # ---------------------------------------------------------------- citations that hold

@@ -15,13 +15,13 @@ import pytest
 from dspy.dsp.utils.settings import settings as dspy_settings
 from salon.modules import Embedder, Tunable
 from salon.modules import log as log_module
+from salon.modules.archive import PROGRAMS, program_of
 from salon.modules.events import Distinctness
 from salon.modules.log import LOG_NAME, read_log
 from salon.modules.program import PROGRAM_NAME, run_sync
 
 import salon
 from salon import Budget, Roundtable, Session, load, replay, resume
-from salon.archive import PROGRAMS, program_of
 from salon.errors import LMSetupError, OutputError, UserError
 from salon.testing import LoopbackServer
 
