@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.diversity_table`` runs at a size for the embedded model; ``--paper`` at the paper's size
 (8 keywords, G = 5, N = 5, R = 2, k = 2), with ``--lm`` and ``--api-base`` for any model. Answers come back from
-DSPy's cache when the same command is run again, so an interrupted run goes on where it stopped.
+DSPy's cache when the same command is run again, so an interrupted run goes on where it stopped. The table is
+printed after each keyword, so that a run that was stopped early has one over the keywords that were done.
 
 For each keyword G sessions are held; Vendi score, mean pairwise distance and Div-BLEU are taken over their G
 answers. A row gives the mean over keywords and its 95 % bootstrap interval (10,000 resamples of keywords).
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections import Counter
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 import dspy
-import numpy as np
+from salon.evals.statistics import mean_interval
 from salon.modules.program import SessionProgram
 
 import salon
@@ -40,18 +43,25 @@ def methods(agents: int, rounds: int, k: int, embedder: salon.Embedder) -> dict[
     }
 
 
-def interval(values: list[float]) -> str:
-    """Return a mean with its 95 % bootstrap interval; the mean alone for one value."""
-    data = np.asarray(values, dtype=float)
-    if len(data) < 2:
-        return f"{data.mean():.3f}"
-    draws = np.random.default_rng(0).choice(data, size=(10_000, len(data))).mean(axis=1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return f"{data.mean():.3f} [{low:.3f}, {high:.3f}]"
+def table(found: dict[str, list[Any]], seconds: Counter[str]) -> str:
+    """Return the table as Markdown: a row for each method, over the keywords so far."""
+    lines = [
+        "| method | Vendi (1 to G) | distance | Div-BLEU | calls | failed | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, sets in found.items():
+        columns = []
+        for measure in ("vendi", "distance", "div_bleu"):
+            values = [getattr(s, measure) for s in sets]
+            columns.append(str(mean_interval([v for v in values if v is not None])))
+        calls = sum(session.usage.calls for s in sets for session in s.sessions)
+        failed = sum(len(s.failures) for s in sets)
+        lines.append(f"| {name} | {' | '.join(columns)} | {calls} | {failed} | {seconds[name]:.0f} |")
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:
-    """Hold the sessions and print the table as Markdown."""
+    """Hold the sessions and print the table after each keyword."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--paper", action="store_true", help="the paper's size instead of a small one")
     parser.add_argument("--keywords", type=int, help="how many keywords")
@@ -63,22 +73,17 @@ def main() -> None:
     agents, rounds, k = (5, 2, 2) if options.paper else (3, 1, 1)
     g = options.g or (5 if options.paper else 4)
     keywords = KEYWORDS[: options.keywords or (8 if options.paper else 4)]
-    embedder = salon.Embedder()
-    print(f"{len(keywords)} keywords, G={g}, N={agents}, R={rounds}, k={k}, seed {options.seed}\n")
-    print("| method | Vendi (1 to G) | distance | Div-BLEU | calls | failed | seconds |\n|---|---|---|---|---|---|---|")
+    compared = methods(agents, rounds, k, salon.Embedder())
+    found: dict[str, list[Any]] = {name: [] for name in compared}
+    seconds: Counter[str] = Counter()
     with dspy.context(lm=salon.lm(options.lm, api_base=options.api_base)):
-        for name, program in methods(agents, rounds, k, embedder).items():
-            start = time.monotonic()
-            sets = [salon.sessions(program, {"task": TASK.format(w)}, g=g, seed=options.seed) for w in keywords]
-            columns = [
-                interval([s.vendi for s in sets if s.vendi is not None]),
-                interval([s.distance for s in sets if s.distance is not None]),
-                interval([s.div_bleu for s in sets if s.div_bleu is not None]),
-            ]
-            calls = sum(session.usage.calls for s in sets for session in s.sessions)
-            failed = sum(len(s.failures) for s in sets)
-            seconds = time.monotonic() - start
-            print(f"| {name} | {' | '.join(columns)} | {calls} | {failed} | {seconds:.0f} |", flush=True)
+        for done, word in enumerate(keywords, 1):
+            for name, program in compared.items():
+                start = time.monotonic()
+                found[name].append(salon.sessions(program, {"task": TASK.format(word)}, g=g, seed=options.seed))
+                seconds[name] += time.monotonic() - start
+            print(f"{done} keywords, G={g}, N={agents}, R={rounds}, k={k}, seed {options.seed}\n")
+            print(table(found, seconds), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import median
 
 import dspy
+from salon.modules.archive import replay
 from salon.modules.calls import CallProgress
 from salon.modules.events import Event
 from salon.modules.program import run_sync
 from salon.modules.roundtable import Roundtable
 from salon.modules.text import tokens
 
-from salon.archive import replay
 from salon.testing import LoopbackProcess
 
 from .material import people, warm_embedder

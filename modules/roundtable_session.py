@@ -353,16 +353,16 @@ class RoundtableSession(Course):
 
     async def _round(self, proposers: Sequence[str]) -> None:
         """Let all propose at once, and put the proposals up in an order drawn from the seed."""
-        propose, shared = self.program.propose, self._shared()
+        propose, shared, asked_at = self.program.propose, self._shared(), len(self.session.events)
         answers = await asyncio.gather(*(self._participant(propose, "propose", p, shared) for p in proposers))
         written = [idea_text(clean(a.title), clean(a.description)) for a in answers if not a.error]
         await self.run.embed_ahead(written)
         order = list(zip(proposers, answers, strict=True))
         stream(self.run.seed, self.run.turn, "proposals").shuffle(order)
         for persona, answer in order:
-            await self._proposal(persona, answer)
+            await self._proposal(persona, answer, asked_at)
 
-    async def _proposal(self, persona: str, answer: Answer) -> None:
+    async def _proposal(self, persona: str, answer: Answer, asked_at: int | None = None) -> None:
         """Put a proposal on the whiteboard, or turn it into a vote if it is there already."""
         if answer.error:
             self.silent("propose", persona, answer)
@@ -378,6 +378,7 @@ class RoundtableSession(Course):
                 Idea,
                 persona,
                 _cites(answer),
+                asked_at=asked_at,
                 title=title,
                 description=description,
                 clamped=answer.clamped,

@@ -79,10 +79,23 @@ class Run:
         self.listen(event)
         return event
 
-    def entity(self, kind: type[Entity], author: str, cites: list[str], **fields: Any) -> Any:
-        """Emit an entity with its id, keeping only citations that hold."""
-        name = self.session.next_id(kind)
-        checked = check_citations(cites, self.session.visible_ids(author), self.session.entities, name)
+    def entity(
+        self, kind: type[Entity], author: str, cites: list[str], asked_at: int | None = None, **fields: Any
+    ) -> Any:
+        """Emit an entity with its id, keeping only citations that hold.
+
+        Args:
+            kind: Its type.
+            author: Who made it.
+            cites: What it says led to it.
+            asked_at: Events there were when its author was asked, if others have come since: it saw no later ones.
+            fields: Its other fields.
+        """
+        name, entities = self.session.next_id(kind), self.session.entities
+        visible = self.session.visible_ids(author)
+        if asked_at is not None:
+            visible = {cited for cited in cites if cited in visible and entities[cited].n < asked_at}
+        checked = check_citations(cites, visible, entities, name)
         return self.emit(kind, id=name, author=author, cites=checked.kept, dropped=checked.dropped, **fields)
 
     def speak(self, text: str) -> None:

@@ -14,6 +14,7 @@ from salon.testing import LoopbackProcess
 assert "site-packages" in str(salon.__file__), salon.__file__
 for name in salon.__all__:
     assert getattr(salon, name) is not None
+assert len(salon.load_benchmark("topics")) == 60
 with tempfile.TemporaryDirectory() as place, LoopbackProcess() as server:
     out = Path(place) / "session"
     command = [str(Path(sys.executable).parent / "salon"), "brainstorm", "a topic", "--personas", "2"]
@@ -24,4 +25,7 @@ with tempfile.TemporaryDirectory() as place, LoopbackProcess() as server:
     assert document["status"] == "complete"
     assert document["ideas"]
     assert {f.name for f in out.iterdir()} == {"session.jsonl", "session.json", "ideas.md", "ideas.csv"}
+    report = subprocess.run([command[0], "report", str(out)], capture_output=True, text=True)
+    assert report.returncode == 0, report.stderr
+    assert Path(report.stdout.strip()).read_text(encoding="utf-8").startswith("<!doctype html>")
 print("the wheel works")

@@ -64,7 +64,7 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
         "assert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for name in ("brainstorm", "chat", "debate", "replay", "doctor"):
+    for name in ("brainstorm", "chat", "debate", "replay", "export", "doctor"):
         assert name in done.stdout
     assert parser().prog == "salon"
 

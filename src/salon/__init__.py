@@ -21,7 +21,7 @@ from salon.errors import (
 )
 
 if TYPE_CHECKING:
-    from salon.archive import load, replay, resume
+    from salon.data.benchmarks import load_benchmark
     from salon.data.personas import load_personas
     from salon.models import lm
     from salon.modules import (
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
         Control,
         Debate,
         Direct,
+        Diversity,
         Embedder,
         Lineage,
         Measures,
+        Narrator,
         RankedIdea,
         Roundtable,
         SelfRefine,
@@ -46,18 +48,23 @@ if TYPE_CHECKING:
         YesAnd,
         asessions,
         sessions,
+        text_diversity,
     )
+    from salon.modules.archive import load, replay, resume
     from salon.signatures import Persona
 
 _HOME = {
     "Usage": "salon.modules",
     "RankedIdea": "salon.modules",
     "Measures": "salon.modules",
+    "Narrator": "salon.modules",
     "Lineage": "salon.modules",
     "Voting": "salon.modules",
     "VerbalizedSampling": "salon.modules",
     "SelfRefine": "salon.modules",
     "Direct": "salon.modules",
+    "Diversity": "salon.modules",
+    "text_diversity": "salon.modules",
     "sessions": "salon.modules",
     "asessions": "salon.modules",
     "YesAnd": "salon.modules",
@@ -73,11 +80,13 @@ _HOME = {
     "Session": "salon.modules",
     "Tunable": "salon.modules",
     "lm": "salon.models",
-    "load": "salon.archive",
+    "load": "salon.modules.archive",
+    "load_benchmark": "salon.data.benchmarks",
     "load_personas": "salon.data.personas",
-    "replay": "salon.archive",
-    "resume": "salon.archive",
+    "replay": "salon.modules.archive",
+    "resume": "salon.modules.archive",
 }
+_FOLDERS = ("data", "evals", "modules", "optimize", "signatures")
 
 __all__ = [
     "BASELINES",
@@ -87,12 +96,14 @@ __all__ = [
     "Control",
     "Debate",
     "Direct",
+    "Diversity",
     "EmbeddedModelError",
     "Embedder",
     "LMSetupError",
     "Lineage",
     "LogError",
     "Measures",
+    "Narrator",
     "OutputError",
     "Persona",
     "PersonaError",
@@ -112,10 +123,12 @@ __all__ = [
     "asessions",
     "lm",
     "load",
+    "load_benchmark",
     "load_personas",
     "replay",
     "resume",
     "sessions",
+    "text_diversity",
 ]
 __version__ = "0.1.0"
 
@@ -125,6 +138,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value
+    if name in _FOLDERS:
+        return import_module(f"salon.{name}")
     raise AttributeError(f"module 'salon' has no attribute {name!r}")
 
 

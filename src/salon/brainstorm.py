@@ -34,7 +34,7 @@ def command(options: argparse.Namespace) -> int:
 
 
 def _resumed(options: argparse.Namespace) -> int:
-    from salon.archive import ahold_again
+    from salon.modules.archive import ahold_again
     from salon.modules.log import read_log
 
     folder, program, settings = resumption(options, "Roundtable")
@@ -54,6 +54,7 @@ def _program(options: argparse.Namespace) -> Any:
         "ideas": options.ideas,
         "votes": options.votes,
         "facilitator": options.facilitator,
+        "citations": options.citations,
         "embedder": options.embedder,
         "max_concurrency": options.concurrency,
     }

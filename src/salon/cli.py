@@ -27,6 +27,10 @@ examples:
   salon chat "How might people recall sent mail?"
   salon debate "A use for old umbrellas, in at most 60 words" --agents 3 --rounds 1
   salon replay salon-runs/20261130-101500-ai-smart-glasses
+  salon report salon-runs/20261130-101500-ai-smart-glasses
+  salon export salon-runs/20261130-101500-ai-smart-glasses lineage.dot --idea I2
+  salon audit salon-runs/20261130-101500-ai-smart-glasses
+  salon study duration --minutes 0,5,10 --sessions 5 --personas pool.csv --out study
   salon doctor
 """
 
@@ -72,6 +76,10 @@ def parser() -> argparse.ArgumentParser:
     _chat(commands)
     _debate(commands)
     _replay(commands)
+    _report(commands)
+    _export(commands)
+    _audit(commands)
+    _study(commands)
     _doctor(commands)
     return top
 
@@ -95,6 +103,7 @@ def _brainstorm(commands: argparse._SubParsersAction[_Parser]) -> None:
     session.add_argument(
         "--facilitator", action=argparse.BooleanOptionalAction, default=None, help="have a facilitator (yes)"
     )
+    session.add_argument("--citations", metavar="HOW", help="required, optional or off (required)")
     session.add_argument("--program", metavar="DIR", help="use a program saved with program.save(DIR)")
     session.add_argument("--embedder", metavar="NAME", help="embedding model (packaged all-MiniLM-L6-v2)")
     _session_options(command, session)
@@ -137,16 +146,21 @@ def _session_options(command: argparse.ArgumentParser, session: argparse._Argume
     """Add the options that all commands with a session have."""
     session.add_argument("--seed", type=int, metavar="S", help="decides every random choice (0)")
     _model_options(command)
-    limits = command.add_argument_group("limits (hard; the session ends in order before it reaches them)")
-    limits.add_argument("--max-usd", type=float, metavar="USD")
-    limits.add_argument("--max-tokens", type=int, metavar="N")
-    limits.add_argument("--max-seconds", type=float, metavar="S")
-    limits.add_argument("--concurrency", type=int, metavar="N", help="most calls in flight (32)")
+    _limits(command)
     output = command.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", help="folder for log and results (salon-runs/<time>-<topic>)")
     output.add_argument("--force", action="store_true", help="overwrite a session that is in the folder")
     output.add_argument("--resume", metavar="DIR", help="go on with an earlier session")
     output.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _limits(command: argparse.ArgumentParser, of: str = "the session") -> None:
+    limits = command.add_argument_group(f"limits (hard; {of} ends in order before it reaches them)")
+    limits.add_argument("--max-usd", type=float, metavar="USD")
+    limits.add_argument("--max-tokens", type=int, metavar="N")
+    limits.add_argument("--max-seconds", type=float, metavar="S")
+    limits.add_argument("--max-calls", type=int, metavar="N")
+    limits.add_argument("--concurrency", type=int, metavar="N", help="most calls in flight (32)")
 
 
 def _model_options(command: argparse.ArgumentParser) -> None:
@@ -155,7 +169,7 @@ def _model_options(command: argparse.ArgumentParser) -> None:
         "--lm",
         action="append",
         metavar="[WHO=]MODEL",
-        help="embedded, or provider/model; WHO is a role (participant, facilitator, sage, judge) or a name; "
+        help="embedded, or provider/model; WHO is a role (participant, facilitator, sage, person, judge) or a name; "
         "may be repeated (SALON_LM, else embedded)",
     )
     models.add_argument("--api-base", metavar="URL", help="address of your own server (SALON_API_BASE)")
@@ -166,6 +180,74 @@ def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
     command = _command(commands, "replay", "replay", "Show a recorded session again, without a language model.")
     command.add_argument("folder", metavar="DIR", help="folder of the session")
     command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Write recorded sessions as one HTML page that opens offline: one in full, several side by side."
+    command = _command(commands, "report", "report", summary)
+    command.add_argument("folders", nargs="+", metavar="DIR", help="folder of a session, finished or not")
+    command.add_argument("--out", metavar="FILE", help="the page (report.html in DIR, or here for several sessions)")
+    command.add_argument("--json", action="store_true", help="print the path of the page as JSON")
+
+
+def _export(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Write a recorded session as Markdown, CSV, JSON or a graph, finished or not."
+    command = _command(commands, "export", "export", summary)
+    command.add_argument("folder", metavar="DIR", help="folder of the session")
+    command.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="one form to print, or several to write (all): ideas.md, ideas.csv, transcript.md, transcript.csv, "
+        "session.json, session.schema.json, lineage.graphml, lineage.dot, lineage.mmd, lineage.json",
+    )
+    command.add_argument("--out", metavar="FOLDER", help="where to write (DIR)")
+    command.add_argument("--idea", metavar="ID", help="restrict the graphs to an idea and what led to it")
+
+
+def _audit(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Test whether the citations of a roundtable are real influences."
+    command = _command(commands, "audit", "auditing", summary)
+    command.add_argument("folder", metavar="DIR", help="folder of the session; the audit is kept in DIR/audit")
+    size = command.add_argument_group("size")
+    size.add_argument("--seeds", type=int, default=3, metavar="N", help="sessions per way of citing; 0 for none (3)")
+    size.add_argument("--samples", type=int, default=3, metavar="N", help="proposals per hidden entity (3)")
+    size.add_argument("--sources", type=int, default=2, metavar="N", help="cited entities hidden per idea at most (2)")
+    size.add_argument("--edges", type=int, default=60, metavar="N", help="citations judged at most (60)")
+    size.add_argument("--seed", type=int, metavar="S", help="decides what is drawn (0)")
+    _model_options(command)
+    _limits(command, "each session, and each test")
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _study(commands: argparse._SubParsersAction[_Parser]) -> None:
+    summary = "Study what a setting does to ideas, over many sessions."
+    command = _command(commands, "study", "studying", summary)
+    command.add_argument("kind", choices=("duration",), help="duration: minutes of discussion")
+    study = command.add_argument_group("study")
+    study.add_argument("--topic", default="AI smart glasses for everyday consumers", metavar="TEXT")
+    study.add_argument("--minutes", default="0,5,10,15,20,25", metavar="M,M...", help="durations (0,5,10,15,20,25)")
+    study.add_argument("--sessions", type=int, default=5, metavar="N", help="sessions of each, with equal seeds (5)")
+    study.add_argument(
+        "--citations", default="required,optional", metavar="HOW,...", help="required, optional, off (the first two)"
+    )
+    study.add_argument("--personas", metavar="N|FILE", help="how many to invent, or a CSV, JSON or YAML pool (5)")
+    study.add_argument("--ideas", type=int, metavar="N", help="ideas each persona may propose (2)")
+    study.add_argument("--votes", type=int, metavar="N", help="votes each persona may cast (5)")
+    study.add_argument(
+        "--facilitator", action=argparse.BooleanOptionalAction, default=None, help="have a facilitator (yes)"
+    )
+    study.add_argument("--embedder", metavar="NAME", help="embedding model (packaged all-MiniLM-L6-v2)")
+    study.add_argument("--seed", type=int, metavar="S", help="the first seed (0)")
+    study.add_argument(
+        "--judged", action=argparse.BooleanOptionalAction, default=True, help="have a judge rate the ideas (yes)"
+    )
+    _model_options(command)
+    _limits(command, "each session, not their sum,")
+    output = command.add_argument_group("output")
+    output.add_argument("--out", metavar="DIR", help="folder of the study; one that holds it is gone on with")
+    output.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.add_argument("--dry-run", action="store_true", help="print expected sessions, calls and cost")
 
 
 def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:

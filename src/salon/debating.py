@@ -15,7 +15,7 @@ __all__ = ["command"]
 def command(options: argparse.Namespace) -> int:
     """Hold or resume a debate as the options say; return the exit code."""
     if options.resume:
-        from salon.archive import ahold_again
+        from salon.modules.archive import ahold_again
 
         folder, program, again = resumption(options, "Debate")
         return held(options, folder, program, program.calls(), lambda **steer: ahold_again(folder, **again, **steer))

@@ -12,7 +12,7 @@ __all__ = ["command"]
 
 def command(options: argparse.Namespace) -> int:
     """Show the session; return the exit code."""
-    from salon import archive
+    from salon.modules import archive
     from salon.modules.log import read_log
     from salon.running import COMMANDS, report
     from salon.view import SessionView, stderr_console

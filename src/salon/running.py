@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,17 @@ __all__ = [
     "held",
     "make_models",
     "model_names",
+    "model_names_again",
     "prepare",
     "report",
     "resumption",
+    "write_progress",
 ]
 
 COMMANDS = {"Roundtable": "brainstorm", "YesAnd": "chat", "Debate": "debate"}
 _RESUMABLE = {
     *("command", "module", "resume", "json", "concurrency"),
-    *("lm", "api_base", "api_key", "max_usd", "max_tokens", "max_seconds"),
+    *("lm", "api_base", "api_key", "max_usd", "max_tokens", "max_seconds", "max_calls"),
 }
 _BETTER = (
     "This is the small embedded model. For better ideas name another, e.g. --lm openai/gpt-5-mini, "
@@ -53,23 +55,51 @@ def model_names(options: argparse.Namespace, roles: tuple[str, ...]) -> dict[str
     return {**dict.fromkeys(roles, default), **named}
 
 
-def make_models(names: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
-    """Make the LMs; roles with the same model share one."""
+def model_names_again(
+    options: argparse.Namespace, roles: tuple[str, ...], held: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return models and addresses by role: those that held a session, except where the user names others.
+
+    Args:
+        options: Of the command.
+        roles: Roles that need a model; one that the session did not have gets its participants'.
+        held: What the session's header says of its models, by role or persona.
+    """
+    if os.environ.get("SALON_LM") or any("=" not in text for text in options.lm or []):
+        return model_names(options, roles), {}
+    had = {**dict.fromkeys(roles, held["participant"]), **held}
+    given = dict(text.split("=", 1) for text in options.lm or [])
+    bases = {who: model["api_base"] for who, model in had.items() if model.get("api_base") and who not in given}
+    return {**{who: model["model"] for who, model in had.items()}, **given}, bases
+
+
+def make_models(
+    names: dict[str, str], options: argparse.Namespace, bases: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Make the LMs; roles with the same model at the same address share one.
+
+    Args:
+        names: Model by role or persona.
+        options: Of the command; ``--api-base`` goes before ``bases``.
+        bases: Addresses by role or persona.
+    """
     import salon
 
-    made: dict[str, Any] = {}
-    for name in names.values():
-        if name not in made:
-            base = None if name.startswith("embedded") else options.api_base
-            made[name] = salon.lm(name, api_base=base, api_key=options.api_key)
-    return {who: made[name] for who, name in names.items()}
+    made: dict[tuple[str, str | None], Any] = {}
+    by_role: dict[str, Any] = {}
+    for who, name in names.items():
+        base = None if name.startswith("embedded") else options.api_base or (bases or {}).get(who)
+        if (name, base) not in made:
+            made[name, base] = salon.lm(name, api_base=base, api_key=options.api_key)
+        by_role[who] = made[name, base]
+    return by_role
 
 
 def budget(options: argparse.Namespace) -> Any:
     """Return the limits that the options set."""
     from salon.modules.budget import Budget
 
-    return Budget(usd=options.max_usd, tokens=options.max_tokens, seconds=options.max_seconds)
+    return Budget(usd=options.max_usd, tokens=options.max_tokens, seconds=options.max_seconds, calls=options.max_calls)
 
 
 def default_folder(topic: str) -> Path:
@@ -118,7 +148,7 @@ def resumption(options: argparse.Namespace, program: str) -> tuple[Path, Any, di
         UserError: If the folder holds a session of another program.
         LogError: If its log is damaged.
     """
-    from salon.archive import program_of
+    from salon.modules.archive import program_of
     from salon.modules.log import read_log
 
     folder = Path(options.resume)
@@ -134,12 +164,9 @@ def resumption(options: argparse.Namespace, program: str) -> tuple[Path, Any, di
         raise UserError(
             f"--{ignored[0].replace('_', '-')} cannot be changed on --resume", "the session keeps what it had"
         )
-    names = model_names(options, restored.roles)
-    if not options.lm and not os.environ.get("SALON_LM"):
-        names = {who: model["model"] for who, model in header["models"].items()}
-        bases = [model["api_base"] for model in header["models"].values() if model.get("api_base")]
-        options.api_base = options.api_base or next(iter(bases), None)
-    restored.lms = make_models(names, options)
+    names, bases = model_names_again(options, restored.roles, header["models"])
+    restored.lms = make_models(names, options, bases)
+    restored.max_concurrency = options.concurrency or restored.max_concurrency
     return folder, restored, {"lms": restored.lms, "budget": budget(options), "max_concurrency": options.concurrency}
 
 
@@ -216,3 +243,20 @@ def report(session: Any, folder: Path, as_json: bool, command: str) -> int:
     if session.status != "complete":
         console.print(f"Go on with: salon {command} --resume {folder}", highlight=False, soft_wrap=True)
     return 1 if session.status == "partial" else 0
+
+
+@contextlib.contextmanager
+def write_progress() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows a line on stderr: in place on a terminal, else one under the other."""
+    from salon.view import stderr_console
+
+    console = stderr_console()
+    if not console.is_terminal:
+        yield lambda text: console.print(text, highlight=False, soft_wrap=True)
+        return
+    with console.status("starting") as status:
+
+        def tell(text: str) -> None:
+            status.update(text)
+
+        yield tell

@@ -684,3 +684,13 @@ def test_other_scripts_stay_within_it_too(hold: Hold, script: str) -> None:
     assert held.server.context_errors == 0
     assert not held.events("failure")
     assert max(len(call.text.encode()) / 3 for call in held.calls) <= 6000 * 1.02
+
+
+def test_an_idea_cannot_cite_one_of_its_own_round(hold: Callable[..., Any]) -> None:
+    """Proposals of a round are made at once, so their authors saw none of the others."""
+    held = hold(replies={"propose": {"cites": ["I1", "I2", "I3"]}}, turns=0, ideas=2)
+    ideas = held.events("idea")
+    first, second = ideas[:3], ideas[3:]
+    assert [idea.cites for idea in first] == [[], [], []]
+    assert sum(sum(idea.dropped.values()) for idea in first) == 9
+    assert all(idea.cites == ["I1", "I2", "I3"] for idea in second)

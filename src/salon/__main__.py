@@ -1,0 +1,5 @@
+"""``python -m salon`` is the command ``salon``."""
+
+from salon.cli import main
+
+raise SystemExit(main())
