@@ -6,7 +6,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ("startup", "lineage_speed", "call_overhead", "session_speed", "growth", "set_speed")
+NAMES = ("startup", "lineage_speed", "call_overhead", "session_speed", "growth", "set_speed", "report_speed")
 
 
 def main() -> None:

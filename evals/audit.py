@@ -37,7 +37,7 @@ from ..modules.roundtable import Citing, Roundtable
 from ..modules.session import Session
 from ..signatures.judging import JudgeUse
 from ..signatures.personas import Persona
-from .conditions import Condition, Outcome, Progress, check_whole, hold_all, rate_all
+from .conditions import Condition, Outcome, Progress, check_whole, hold_all, rate_all, sessions_at_once
 from .edges import Edges, judge_edges
 from .ledger import Ledger, together
 from .masking import Masking, mask
@@ -139,6 +139,7 @@ async def audit(
     session, found = await prompts(place)
     program = _program(session, {who: lm for who, lm in named.items() if who != "judge"}, embedder)
     limit, root = asyncio.Semaphore(max_concurrency), place / AUDIT_NAME
+    at_once = sessions_at_once(max_concurrency, max(len(session.personas), 1))
     with ExitStack() as stack:
 
         def ledger(purpose: str, temperature: float, *unused: str) -> Ledger:
@@ -155,7 +156,7 @@ async def audit(
         ablation, spent = None, Usage()
         if seeds:
             tell(f"Holding {seeds} sessions each with citations {', '.join(CITATIONS)}")
-            ablation, spent = await _ablated(session, program, root, seeds, limit, budget, judged, tell)
+            ablation, spent = await _ablated(session, program, root, seeds, limit, at_once, budget, judged, tell)
         for used in (masked.spent, judged.spent):
             spent.add(used)
     held_with = {who: str(model["model"]) for who, model in session.header["models"].items()}
@@ -207,6 +208,7 @@ async def _ablated(
     root: Path,
     seeds: int,
     limit: asyncio.Semaphore,
+    at_once: int,
     budget: Budget | None,
     judge: Ledger,
     tell: Callable[[str], None],
@@ -218,7 +220,7 @@ async def _ablated(
     def count(progress: Progress) -> None:
         tell(f"{progress.done} of {progress.total} sessions, {progress.spent.calls} calls")
 
-    outcomes = await hold_all(program, session.header["inputs"], conditions, root, limit, budget, count)
+    outcomes = await hold_all(program, session.header["inputs"], conditions, root, limit, at_once, budget, count)
     await rate_all(outcomes, judge)
     spent = Usage()
     for outcome in outcomes:

@@ -9,13 +9,14 @@ from markupsafe import Markup
 
 from .drawing import (
     BOTTOM,
-    CHARACTER,
     COLOURS,
     HEIGHT,
     LEFT,
     RIGHT,
+    ROW,
     WIDTH,
     Key,
+    borders_of,
     empty,
     figure,
     frame,
@@ -91,12 +92,11 @@ def lines(
     if all(finite(v) is None for v in ys):
         return empty(title)
     across = Scale.over(xs, LEFT, WIDTH - RIGHT, exact=True, whole="x" in whole)
-    named = [_Border(across.at(border.at), border.label) for border in borders]
-    rows = _rows(named)
-    top = 24.0 + 14.0 * max((row + 1 for row in rows), default=0)
+    marked, rows = borders_of([(across.at(border.at), border.label) for border in borders], 28.0, HEIGHT - BOTTOM)
+    top = 24.0 + ROW * rows
     up = Scale.over([*ys, *(v.at for v in levels)], HEIGHT - BOTTOM, top, low=low, high=high, whole="y" in whole)
     parts = [frame(across, up, x, y)]
-    parts += [border.drawn(row) for border, row in zip(named, rows, strict=True)]
+    parts += marked
     parts += [_level(up.at(v.at), v.label) for v in levels]
     for place, (line, points) in enumerate(zip(series, drawn, strict=True)):
         parts.append(_line(line, points, place, across, up))
@@ -106,43 +106,6 @@ def lines(
         for place, s in enumerate(series)
     ]
     return figure(title, svg(title, told, parts), note, legend(keys))
-
-
-@dataclass(frozen=True)
-class _Border:
-    """A vertical line at a pixel with its label, which stands to its left where there is no room to its right."""
-
-    x: float
-    label: str
-
-    @property
-    def _turned(self) -> bool:
-        return self.x + 4 + CHARACTER * len(self.label) > WIDTH
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """From where to where the label goes."""
-        width = 8 + CHARACTER * len(self.label)
-        return (self.x - width, self.x) if self._turned else (self.x, self.x + width)
-
-    def drawn(self, row: int) -> Markup:
-        """Return the line, with the label in a row above the plot."""
-        y = 28.0 + 14.0 * row
-        x, anchor = (self.x - 4, "end") if self._turned else (self.x + 4, None)
-        line = element("path", d=f"M{self.x:.1f} {y - 9:g}V{HEIGHT - BOTTOM:g}", class_="border")
-        return element("g", line, element("text", self.label, x=x, y=y, text_anchor=anchor, class_="border"))
-
-
-def _rows(borders: Sequence[_Border]) -> list[int]:
-    """Return the row of each border's label, so that no two overlap."""
-    taken: list[list[tuple[float, float]]] = []
-    rows = []
-    for border in borders:
-        start, end = border.reach
-        row = next((n for n, row in enumerate(taken) if all(end < a or b < start for a, b in row)), len(taken))
-        taken[row : row + 1] = [[*(taken[row] if row < len(taken) else []), (start, end)]]
-        rows.append(row)
-    return rows
 
 
 def _level(py: float, label: str) -> Markup:

@@ -14,6 +14,8 @@ from .scales import MISSING, Scale, finite, number
 
 __all__ = ["Bar", "bars", "heat"]
 
+_MANY = 6  # columns of a matrix from which on it takes the whole width of the page
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -52,9 +54,7 @@ def bars(
         label = element("th", element("bdi", item.label), scope="row", title=item.note or None)
         drawn = element("td", _bar(item, scale), class_="bar", aria_hidden="true")
         rows.append(element("tr", label, element("td", told, class_="num"), drawn))
-    caption = element("caption", title, element("small", note) if note else "")
-    table = element("table", caption, element("thead", top), element("tbody", *rows), class_="bars")
-    return element("figure", scroll_box(title, table), class_="chart")
+    return _figure(title, note, element("thead", top), element("tbody", *rows), "bars")
 
 
 def heat(
@@ -98,9 +98,15 @@ def heat(
             text = MISSING if known is None else f"{known:.{digits}f}"
             cells.append(element("td", text, *sign, class_=f"{shade} flagged" if marked else shade))
         body.append(element("tr", element("th", element("bdi", name), scope="row"), *cells))
-    caption = element("caption", title, element("small", note) if note else "")
-    table = element("table", caption, element("thead", head), element("tbody", *body), class_="heat")
-    return element("figure", scroll_box(title, table), class_="chart")
+    wide = len(columns) > _MANY
+    return _figure(title, note, element("thead", head), element("tbody", *body), "heat", wide)
+
+
+def _figure(title: str, note: str, head: Markup, body: Markup, kind: str, wide: bool = False) -> Markup:
+    """Return a table in a box of its own, with a caption that stays where it is while the table is scrolled."""
+    shown = element("figcaption", title, element("small", note) if note else "", aria_hidden="true")
+    table = element("table", element("caption", f"{title}. {note}".strip(), class_="hidden"), head, body, class_=kind)
+    return element("figure", shown, scroll_box(title, table), class_="chart wide" if wide else "chart")
 
 
 def _bar(item: Bar, scale: Scale) -> Markup:

@@ -28,7 +28,17 @@ from ..signatures.judging import RateIdea
 from .ledger import SAME_MODELS, Ledger, other_models, together
 from .rating import Rated, rate_ideas
 
-__all__ = ["Condition", "Outcome", "Progress", "check_whole", "earlier", "hold_all", "rate_all", "row"]
+__all__ = [
+    "Condition",
+    "Outcome",
+    "Progress",
+    "check_whole",
+    "earlier",
+    "hold_all",
+    "rate_all",
+    "row",
+    "sessions_at_once",
+]
 
 _OTHER = {"program": "other settings", "inputs": "another topic", "seed": "another seed"}
 _COLUMNS = {"citations": "citations_each"}  # measures whose own name is that of a setting
@@ -99,12 +109,22 @@ def check_whole(name: str, value: object, least: int | None = None) -> None:
         raise UserError(f"{name}={value!r} is not possible", needed)
 
 
+def sessions_at_once(max_concurrency: int, seats: int) -> int:
+    """Return how many sessions keep so many calls in flight.
+
+    Half of the time a session has one call in flight for each seat, half of the time a single one. More sessions
+    would only wait for each other, and push each other's prompts out of a server's prefix cache.
+    """
+    return max(1, 2 * max_concurrency // seats)
+
+
 async def hold_all(
     program: SessionProgram,
     inputs: Mapping[str, Any],
     conditions: Sequence[Condition],
     root: Path,
     limit: asyncio.Semaphore,
+    at_once: int,
     budget: Budget | None = None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> list[Outcome]:
@@ -116,6 +136,7 @@ async def hold_all(
         conditions: What to hold.
         root: Folder of all sessions.
         limit: Bounds calls in flight over all of them.
+        at_once: Sessions under way at most (see ``sessions_at_once``).
         budget: Hard limits of each session.
         tell: Told whenever a session is done.
 
@@ -126,7 +147,7 @@ async def hold_all(
     """
     programs = [program.changed(**condition.factors) for condition in conditions]
     known = [earlier(p, inputs, c.seed, c.folder(root)) for p, c in zip(programs, conditions, strict=True)]
-    spent, done = Usage(), 0
+    spent, done, room = Usage(), 0, asyncio.Semaphore(at_once)
 
     async def one(condition: Condition, changed: SessionProgram, recorded: Recorded | None) -> Outcome:
         nonlocal done
@@ -136,7 +157,8 @@ async def hold_all(
                 session = read_session(folder)
             else:
                 settings: dict[str, Any] = {"budget": budget, "limit": limit, "recorded": recorded}
-                session = await changed.hold(**inputs, seed=condition.seed, out=folder, **settings)
+                async with room:
+                    session = await changed.hold(**inputs, seed=condition.seed, out=folder, **settings)
         except CallFailure:
             raise
         except RunFailure as error:

@@ -17,8 +17,10 @@ __all__ = [
     "HEIGHT",
     "LEFT",
     "RIGHT",
+    "ROW",
     "WIDTH",
     "Key",
+    "borders_of",
     "empty",
     "figure",
     "frame",
@@ -30,6 +32,7 @@ __all__ = [
 COLOURS = 8
 WIDTH, HEIGHT = 560.0, 250.0
 LEFT, RIGHT, BOTTOM = 46.0, 14.0, 40.0
+ROW = 14.0  # between two rows of labels
 CHARACTER = 6.4  # width of a character of the charts' small text, in pixels
 _SHAPES = 6  # marks with a shape of their own; more groups use them again
 
@@ -49,20 +52,20 @@ def empty(title: str) -> Markup:
     return element("figure", element("figcaption", title), element("p", "No data.", class_="empty"), class_="chart")
 
 
-def figure(title: str, drawing: Markup, note: str, keys: Markup) -> Markup:
-    """Return a drawing with its caption and legend."""
+def figure(title: str, drawing: Markup, note: str, keys: Markup, wide: bool = False) -> Markup:
+    """Return a drawing with its caption and legend; a wide one takes the whole width of the page."""
     caption = element("figcaption", title, element("small", note) if note else "")
-    return element("figure", caption, keys, scroll_box(title, drawing), class_="chart")
+    return element("figure", caption, keys, scroll_box(title, drawing), class_="chart wide" if wide else "chart")
 
 
-def svg(title: str, told: str, parts: Iterable[Markup], height: float = HEIGHT) -> Markup:
+def svg(title: str, told: str, parts: Iterable[Markup], height: float = HEIGHT, width: float = WIDTH) -> Markup:
     """Return the drawing; ``told`` is what a screen reader says of it."""
     return element(
         "svg",
         element("title", title),
         element("desc", told[:2000]),
         *parts,
-        viewbox=f"0 0 {WIDTH:g} {height:g}",
+        viewbox=f"0 0 {width:g} {height:g}",
         role="img",
         class_="plot",
     )
@@ -116,11 +119,40 @@ def legend(keys: Sequence[Key]) -> Markup:
 
 def _entry(key: Key) -> Markup:
     colour = key.colour % COLOURS
-    parts = []
+    parts, width = [], 28 if key.line else 12
     if key.line:
         style = "planned" if key.planned else f"d{colour}"
         parts.append(element("path", d="M1 7H27", class_=f"line s{colour} {style}"))
     if not key.planned:
-        parts.append(element("path", d=mark(key.colour, 14, 7), class_=f"mark s{colour}"))
-    swatch = element("svg", *parts, viewbox="0 0 28 14", class_="swatch", aria_hidden="true")
+        parts.append(element("path", d=mark(key.colour, width / 2, 7), class_=f"mark s{colour}"))
+    swatch = element("svg", *parts, viewbox=f"0 0 {width} 14", width=width, height=14, aria_hidden="true")
     return element("li", swatch, element("bdi", key.name))
+
+
+def borders_of(
+    places: Sequence[tuple[float, str]], y: float, base: float, right: float = WIDTH
+) -> tuple[list[Markup], int]:
+    """Return vertical lines with their labels, so that no two overlap, and how many rows the labels take.
+
+    A label stands to the left of its line where there is no room to its right.
+
+    Args:
+        places: Pixel and label of each.
+        y: Where the first row of labels stands.
+        base: Where the lines end.
+        right: The right end of the drawing.
+    """
+    taken: list[list[tuple[float, float]]] = []
+    drawn = []
+    for x, label in places:
+        width = 8 + CHARACTER * len(label)
+        turned = x + width - 4 > right
+        start, end = (x - width, x) if turned else (x, x + width)
+        row = next((n for n, spans in enumerate(taken) if all(end < a or b < start for a, b in spans)), len(taken))
+        taken[row : row + 1] = [[*(taken[row] if row < len(taken) else []), (start, end)]]
+        below = y + ROW * row
+        line = element("path", d=f"M{x:.1f} {below - 9:g}V{base:g}", class_="border")
+        at, anchor = (x - 4, "end") if turned else (x + 4, None)
+        text = element("text", label, x=at, y=below, text_anchor=anchor, class_="border")
+        drawn.append(element("g", line, text))
+    return drawn, len(taken)

@@ -1,7 +1,8 @@
 """The lineage of a session as a drawing: order of creation from left to right, a lane for each author.
 
 Every entity is a node whose shape tells its kind; a citation is a curve from the cited entity to the one that
-cites it. Ideas can be reached with the keyboard. ``page.js`` lights the ancestors of the one that is chosen.
+cites it. The names of the lanes stay where they are while the drawing is scrolled. Ideas can be reached with
+the keyboard. ``page.js`` lights the ancestors of the one that is chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _LANE = 30.0
 _TOP = 14.0
 _LONGEST = 22  # characters of a lane's name that are shown
 _ROOM = 860.0  # what the drawing fills where there are few nodes
-_STEPS = (7.0, 26.0)  # least and greatest distance of two nodes
+_STEPS = (7.0, 48.0)  # least and greatest distance of two nodes
+_CROPPED = {"preserveaspectratio": "xMinYMin slice"}  # on a narrow screen names are cut, not shrunk
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,12 @@ def lineage_chart(title: str, lanes: Mapping[str, str], nodes: Sequence[Node], k
     place = {node.id: (left + step * (n + 0.7), lane_at[node.lane]) for n, node in enumerate(nodes)}
     width, height = left + step * (len(nodes) + 1) + 10, _TOP + _LANE * len(lanes) + 10
     edges = [_edge(cited, node.id, place) for node in nodes for cited in node.cites if cited in place]
+    names = element("g", *(_lane(lanes[lane], y, left, width) for lane, y in lane_at.items()), aria_hidden="true")
     drawing = element(
         "svg",
         element("title", title),
         element("desc", f"{len(nodes)} contributions of {len(lanes)} authors with {len(edges)} citations."),
-        element("g", *(_lane(lanes[lane], y, left, width) for lane, y in lane_at.items()), aria_hidden="true"),
+        names,
         element("g", *edges, class_="edges", aria_hidden="true"),
         element("g", *(_node(node, kinds.index(node.kind), place[node.id]) for node in nodes), class_="nodes"),
         viewbox=f"0 0 {width:.0f} {height:.0f}",
@@ -73,9 +76,11 @@ def lineage_chart(title: str, lanes: Mapping[str, str], nodes: Sequence[Node], k
         aria_label=title,
         class_="lineage",
     )
+    kept = element("svg", names, viewbox=f"0 0 {left:.0f} {height:.0f}", width=left, height=height, **_CROPPED)
+    lanes_drawn = element("div", element("div", kept, class_="lane-names", aria_hidden="true"), drawing, class_="lanes")
     used = {node.kind for node in nodes}
     keys = legend([Key(kind, place) for place, kind in enumerate(kinds) if kind in used])
-    return element("figure", element("figcaption", title), keys, scroll_box(title, drawing), class_="chart wide")
+    return element("figure", element("figcaption", title), keys, scroll_box(title, lanes_drawn), class_="chart wide")
 
 
 def _lane(name: str, y: float, left: float, width: float) -> Markup:

@@ -94,8 +94,16 @@
     opener = null;
   };
 
+  // The drawing may be far wider than its box: put the chosen one near its right end, what led to it before it.
+  const bringIntoView = (id) => {
+    const node = nodes.find((one) => one.dataset.id === id);
+    const box = drawing?.closest(".scroll");
+    if (node && box) box.scrollLeft = node.getBBox().x + 80 - box.clientWidth;
+  };
+
   const show = (id, from) => {
     const found = ancestorsOf(id);
+    document.body.classList.add("panel-open");
     drawing?.classList.add("choosing");
     for (const node of nodes) {
       node.classList.toggle("lit", found.has(node.dataset.id));
@@ -105,8 +113,8 @@
       const [source, to] = edge.dataset.edge.split(" ");
       edge.classList.toggle("lit", found.has(source) && (found.has(to) || to === id));
     }
+    bringIntoView(id);
     opener = from;
-    document.body.classList.add("panel-open");
     head.textContent = `Lineage of ${id}`;
     const count = found.size;
     const line = count === 0 ? "Nothing earlier led to it." : `${count} earlier contribution${count === 1 ? "" : "s"} led to it.`;

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..modules.budget import Usage
 from ..modules.embedding import Embedder
-from ..modules.events import Consensus, Draft, Idea, Left, Vote
+from ..modules.events import Consensus, Draft, Left, Vote
 from ..modules.files import cost_line
 from ..modules.session import RankedIdea, Session
 from ..modules.story import story
@@ -88,15 +88,16 @@ def session_page(session: Session, embedder: Embedder | None = None) -> dict[str
     """Return what the page of one session shows."""
     cards = _ideas(session)
     rows, by_persona = measure_rows(session.measures(embedder))
-    has_votes = any(isinstance(entity, Vote) for entity in session.entities.values())
+    consensus = _consensus(session)
+    voted = any(isinstance(entity, Vote) for entity in session.entities.values())
     return {
         "title": session.topic,
         "session": session,
         "glance": glance(session),
         "cards": cards[:_SHOWN_FIRST],
         "more_cards": cards[_SHOWN_FIRST:],
-        "has_votes": has_votes,
-        "consensus": _consensus(session),
+        "has_votes": voted and consensus is None,
+        "consensus": consensus,
         "personas": _personas(session),
         "speaking": charts.speaking(session) if session.personas else "",
         "distinctness": charts.distinctness(session),
@@ -128,7 +129,7 @@ def glance(session: Session) -> list[tuple[str, str]]:
         (str(len(session.board)), "idea" if len(session.board) == 1 else "ideas"),
         (str(len(session.personas)), "persona" if len(session.personas) == 1 else "personas"),
         (str(last.turn if last else 0), "turns"),
-        (f"{last.minute if last else 0:.1f}", "minutes of talk"),
+        *([(f"{last.minute:.1f}", "minutes of talk")] if last and last.minute else []),
         (f"{usage.calls:,}", "model calls"),
         (f"{usage.tokens:,}", "tokens"),
         (price(usage).removeprefix("price "), "cost"),
@@ -156,11 +157,10 @@ def _ideas(session: Session) -> list[IdeaCard]:
 
 
 def _personas(session: Session) -> list[PersonaCard]:
+    spoken = charts.spoken(session)
     gone = {event.persona: event.reason for event in session.events if isinstance(event, Left)}
     return [
-        PersonaCard(
-            name, who.label, who.role, who.sketch, session.contributions[name], dict(who.extra), gone.get(name, "")
-        )
+        PersonaCard(name, who.label, who.role, who.sketch, spoken[name], dict(who.extra), gone.get(name, ""))
         for name, who in session.personas.items()
     ]
 
@@ -174,7 +174,6 @@ def _consensus(session: Session) -> dict[str, Any] | None:
     return {
         "id": event.idea,
         "author": session.label(idea.author) if idea else "",
-        "text": idea.description if isinstance(idea, Idea) else "",
         "decided": event.decided,
         "reason": event.reason,
         "rejected": [(session.label(author), why) for author, why in event.rejected.items()],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -28,7 +29,7 @@ from .charts import Bar, Level, Series, bars, heat, lines
 from .lineage_chart import Node, lineage_chart
 from .report_talk import KINDS, kind_of
 
-__all__ = ["distinctness", "lineage", "speaking", "talk", "timeline"]
+__all__ = ["distinctness", "lineage", "speaking", "spoken", "talk", "timeline"]
 
 _TIP = 50  # characters of an entity's text that its node shows
 _MANY = 600  # entities from which on nodes show none, to keep the page small
@@ -119,9 +120,24 @@ def talk(session: Session) -> Markup:
 
 
 def speaking(session: Session) -> Markup:
-    """Return how often each persona spoke."""
-    items = [Bar(session.label(persona), float(count)) for persona, count in session.contributions.items()]
-    return bars("How often each one spoke", items, head="Who", unit="Remarks and ideas")
+    """Return how often each persona spoke; in a debate, how many answers it wrote."""
+    counts = spoken(session)
+    unit = "Answers" if _debated(session) else "Times"
+    note = "" if _debated(session) else "Remarks and ideas."
+    items = [Bar(session.label(persona), float(count)) for persona, count in counts.items()]
+    return bars("How often each one spoke", items, head="Who", unit=unit, note=note)
+
+
+def spoken(session: Session) -> dict[str, int]:
+    """Return how often each persona spoke, in seat order; in a debate, how many answers it wrote."""
+    if not _debated(session):
+        return dict(session.contributions)
+    answers = Counter(entity.author for entity in session.entities.values() if isinstance(entity, Draft))
+    return {persona: answers[persona] for persona in session.personas}
+
+
+def _debated(session: Session) -> bool:
+    return any(isinstance(entity, Draft) for entity in session.entities.values())
 
 
 def distinctness(session: Session) -> Markup:

@@ -26,7 +26,7 @@ from ..modules.budget import Budget, Usage
 from ..modules.files import csv_table, write_file
 from ..modules.roundtable import Citing, Roundtable
 from ..signatures.personas import Persona
-from .conditions import Condition, Outcome, Progress, check_whole, earlier, hold_all, rate_all, row
+from .conditions import Condition, Outcome, Progress, check_whole, earlier, hold_all, rate_all, row, sessions_at_once
 from .ledger import Ledger
 from .statistics import Correlation, Interval, correlation, mean_interval
 
@@ -158,7 +158,8 @@ async def study_duration(
     def count(progress: Progress) -> None:
         tell(f"{progress.done} of {progress.total} sessions, {progress.spent.calls} calls")
 
-    outcomes = await hold_all(fixed, inputs, conditions, root, limit, budget, count)
+    at_once = sessions_at_once(max_concurrency, len(personas))
+    outcomes = await hold_all(fixed, inputs, conditions, root, limit, at_once, budget, count)
     if all(outcome.session is None for outcome in outcomes):
         raise RunFailure("No session of the study has a result", outcomes[0].failure)
     for outcome in outcomes:

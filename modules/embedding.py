@@ -65,7 +65,9 @@ class Embedder:
             todo = list(missing.items())
             for start in range(0, len(todo), self.batch):
                 part = todo[start : start + self.batch]
-                vectors = np.asarray(self._encoder()([text for _, text in part]), dtype=np.float32)
+                # No tokenizer takes lone surrogates, which a log written elsewhere may hold.
+                readable = [text.encode("utf-8", "replace").decode() for _, text in part]
+                vectors = np.asarray(self._encoder()(readable), dtype=np.float32)
                 norms = np.linalg.norm(vectors, axis=1, keepdims=True)
                 unit = vectors / np.where(norms > 0, norms, 1)
                 self._cache.update({key: row for (key, _), row in zip(part, unit, strict=True)})

@@ -62,7 +62,7 @@ def quick_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
     from salon.modules import Embedder
 
     def spread(texts: list[str]) -> Any:
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
+        seeds = [int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8], "big") for text in texts]
         return np.stack([np.random.default_rng(seed).normal(size=64) for seed in seeds])
 
     monkeypatch.setattr(Embedder, "_encoder", lambda _: spread)

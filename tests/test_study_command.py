@@ -48,7 +48,8 @@ def test_a_study_prints_its_findings_and_leaves_table_and_page(
     assert "8 of 8 sessions" in stderr
     assert f"Page: {out / 'report.html'}" in stderr
     assert {p.name for p in out.iterdir()} == {
-        "citations-required", "citations-optional", "judge", "report.html", "sessions.csv", "study.json",
+        "citations-required", "citations-optional", "judge", "report.html", "sessions.csv", "study.json", "figure.svg",
+        "figure.png",
     }  # fmt: skip
     rows = list(csv.DictReader((out / "sessions.csv").open()))
     assert len(rows) == 8

@@ -19,6 +19,7 @@ __all__ = ["command"]
 def command(options: argparse.Namespace) -> int:
     """Hold or go on with the study, print its tables and findings, and return the exit code."""
     from salon.evals.conditions import check_whole
+    from salon.evals.figure import study_figure
     from salon.evals.findings import study_markdown, study_page
     from salon.evals.study import study_conditions, study_duration
 
@@ -52,6 +53,7 @@ def command(options: argparse.Namespace) -> int:
                 tell=tell,
             )
         )
+        study_figure(study, folder)
         tell(f"Page: {study_page(study, folder)}")
     print(json.dumps(asdict(study)) if options.json else study_markdown(study))
     return 0

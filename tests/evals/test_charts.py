@@ -138,7 +138,7 @@ def test_a_chart_without_data_says_so(chart: Callable[[], Markup]) -> None:
 
 def test_a_gap_breaks_the_line() -> None:
     root = parsed(lines("t", [Series("s", [(0, 1.0), (1, None), (2, 3.0), (3, 4.0)])]))
-    plot = next(e for e in root.iter("svg") if e.attrib["class"] == "plot")
+    plot = next(e for e in root.iter("svg") if e.attrib.get("class") == "plot")
     path = next(e.attrib["d"] for e in plot.iter("path") if "line" in e.attrib.get("class", "").split())
     assert path.count("M") == 2
     assert path.count("L") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from salon.evals.conditions import Condition, Outcome, Progress, check_whole, hold_all, rate_all, row
+from salon.evals.conditions import Condition, Outcome, Progress, check_whole, hold_all, rate_all, row, sessions_at_once
 from salon.evals.ledger import Ledger
 from salon.modules import Roundtable, Session
 from salon.modules.budget import Budget
@@ -36,8 +36,8 @@ def program(server: LoopbackServer, **settings: Any) -> Roundtable:
 def held(
     program: Roundtable, root: Path, conditions: Sequence[Condition] = CONDITIONS, topic: str = "Tea", **settings: Any
 ) -> list[Outcome]:
-    limit = asyncio.Semaphore(settings.pop("limit", 8))
-    return asyncio.run(hold_all(program, {"topic": topic}, conditions, root, limit, **settings))
+    limit, at_once = asyncio.Semaphore(settings.pop("limit", 8)), settings.pop("at_once", 8)
+    return asyncio.run(hold_all(program, {"topic": topic}, conditions, root, limit, at_once, **settings))
 
 
 def test_each_condition_has_its_session_with_its_setting_and_seed(
@@ -227,3 +227,28 @@ def test_whole_numbers(value: Any) -> None:
     with pytest.raises(UserError, match=r"sessions=.*whole number, 1 or more"):
         check_whole("sessions", value, 1)
     check_whole("seed", -7)
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (2, 2), (8, 4)])
+def test_no_more_sessions_are_under_way_than_were_asked_for(
+    server: LoopbackServer, worded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, most: int
+) -> None:
+    under_way, seen, hold = 0, [], Roundtable.hold
+
+    async def counted(self: Roundtable, **arguments: Any) -> Any:
+        nonlocal under_way
+        under_way += 1
+        seen.append(under_way)
+        try:
+            return await hold(self, **arguments)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(Roundtable, "hold", counted)
+    outcomes = held(program(server), tmp_path, [Condition({"minutes": 0}, seed) for seed in range(4)], at_once=at_once)
+    assert max(seen) == most
+    assert all(outcome.session is not None for outcome in outcomes)
+
+
+def test_as_many_sessions_at_once_as_keep_the_calls_in_flight() -> None:
+    assert [sessions_at_once(calls, seats) for calls, seats in [(32, 13), (4, 3), (1, 5), (32, 2)]] == [4, 2, 1, 32]
