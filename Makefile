@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 	$(BIN)/salon brainstorm "AI smart glasses for everyday consumers" --personas data/example_personas.csv --turns 1 --ideas 1 --votes 2 --no-facilitator --seed 1
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

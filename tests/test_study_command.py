@@ -63,7 +63,7 @@ def test_a_study_prints_its_findings_and_leaves_table_and_page(
     assert json.loads(stdout)["seeds"] == [0, 1]
     assert (out / "sessions.csv").read_bytes() == table
     for path in out.rglob("*"):
-        assert not path.is_file() or "sk-my-own-key" not in path.read_text()
+        assert not path.is_file() or b"sk-my-own-key" not in path.read_bytes()
 
 
 def test_a_dry_run_spends_nothing_and_counts_every_session(
