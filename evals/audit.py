@@ -155,7 +155,7 @@ async def audit(
         )
         ablation, spent = None, Usage()
         if seeds:
-            tell(f"Holding {seeds} sessions each with citations {', '.join(CITATIONS)}")
+            tell(f"Holding {seeds} session{'' if seeds == 1 else 's'} each with citations {', '.join(CITATIONS)}")
             ablation, spent = await _ablated(session, program, root, seeds, limit, at_once, budget, judged, tell)
         for used in (masked.spent, judged.spent):
             spent.add(used)

@@ -314,3 +314,21 @@ def test_a_chat_is_resumed_where_it_stopped(
     assert loopback.count > count
     log = [json.loads(line) for line in Path(out, "session.jsonl").read_text().splitlines()]
     assert [record["text"] for record in log if record.get("type") == "message"] == ["first", "second"]
+
+
+def test_a_resumed_session_keeps_the_models_that_are_not_named(
+    pool: str, quick: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever names one role's model must not turn the others to another model or address."""
+    out = str(tmp_path / "run")
+    words = ["--personas", pool, "--turns", "3", "--ideas", "1", "--out", out, "--max-calls", "8", "--api-key", "k"]
+    with LoopbackServer(model="first") as first, LoopbackServer(model="second") as second:
+        assert main(["brainstorm", "Tea", *words, "--lm", "openai/first", "--api-base", first.base_url]) == 0
+        before = len(first.requests)
+        again = ["brainstorm", "--resume", out, "--lm", "facilitator=openai/second", "--api-base", second.base_url]
+        assert main([*again, "--api-key", "k"]) == 0
+        assert len(first.requests) > before
+        assert {request.body["model"] for request in first.requests} == {"first"}
+        assert second.requests
+        assert all("action" in r.fields or "summary" in r.fields for r in second.requests)
+    assert "Complete" in capsys.readouterr().err

@@ -57,38 +57,44 @@ def model_names(options: argparse.Namespace, roles: tuple[str, ...]) -> dict[str
 
 def model_names_again(
     options: argparse.Namespace, roles: tuple[str, ...], held: Mapping[str, Any]
-) -> tuple[dict[str, str], dict[str, str]]:
+) -> tuple[dict[str, str], dict[str, str | None] | None]:
     """Return models and addresses by role: those that held a session, except where the user names others.
+
+    An address that is given along with models of single roles is theirs; given alone it replaces all recorded ones.
 
     Args:
         options: Of the command.
         roles: Roles that need a model; one that the session did not have gets its participants'.
         held: What the session's header says of its models, by role or persona.
+
+    Returns:
+        Models by role or persona, and their addresses; None instead of these where ``--api-base`` is everyone's.
     """
     if os.environ.get("SALON_LM") or any("=" not in text for text in options.lm or []):
-        return model_names(options, roles), {}
+        return model_names(options, roles), None
     had = {**dict.fromkeys(roles, held["participant"]), **held}
     given = dict(text.split("=", 1) for text in options.lm or [])
-    bases = {who: model["api_base"] for who, model in had.items() if model.get("api_base") and who not in given}
-    return {**{who: model["model"] for who, model in had.items()}, **given}, bases
+    recorded = {who: (options.api_base if not given else None) or model.get("api_base") for who, model in had.items()}
+    names = {**{who: str(model["model"]) for who, model in had.items()}, **given}
+    return names, {**recorded, **dict.fromkeys(given, options.api_base)}
 
 
 def make_models(
-    names: dict[str, str], options: argparse.Namespace, bases: Mapping[str, str] | None = None
+    names: dict[str, str], options: argparse.Namespace, bases: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """Make the LMs; roles with the same model at the same address share one.
 
     Args:
         names: Model by role or persona.
-        options: Of the command; ``--api-base`` goes before ``bases``.
-        bases: Addresses by role or persona.
+        options: Of the command.
+        bases: Addresses by role or persona; by default ``--api-base`` is everyone's.
     """
     import salon
 
     made: dict[tuple[str, str | None], Any] = {}
     by_role: dict[str, Any] = {}
     for who, name in names.items():
-        base = None if name.startswith("embedded") else options.api_base or (bases or {}).get(who)
+        base = None if name.startswith("embedded") else bases[who] if bases is not None else options.api_base
         if (name, base) not in made:
             made[name, base] = salon.lm(name, api_base=base, api_key=options.api_key)
         by_role[who] = made[name, base]
