@@ -12,7 +12,7 @@ from ..modules.files import cost_line
 from .chart_lines import Series, lines
 from .pages import write_page
 from .scales import number
-from .statistics import Correlation
+from .statistics import FEW, Correlation
 from .study import STUDIED, Study
 
 __all__ = ["findings", "study_markdown", "study_page"]
@@ -45,7 +45,10 @@ def _sentence(name: str, c: Correlation) -> str:
     told = f"r = {c.r:+.2f}{ends}, p = {c.p:.3g}, {c.n} sessions"
     if c.p is None or c.p >= _SURE:
         return f"{name} shows no clear trend with minutes ({told})."
-    return f"{name} {'rises' if c.r > 0 else 'falls'} with minutes ({told})."
+    trend = f"{'rises' if c.r > 0 else 'falls'} with minutes ({told})"
+    if c.n < FEW:
+        return f"There are signs that {name[0].lower()}{name[1:]} {trend}; but {c.n} are few."
+    return f"{name} {trend}."
 
 
 def _on_influence(study: Study) -> str:
@@ -58,6 +61,11 @@ def _on_influence(study: Study) -> str:
         )
     if min(required.n, optional.n) < _FEWEST:
         return "Too few sessions to compare growth of depth with and without the demand for citations."
+    fewest = min(required.n, optional.n)
+    return _compared(required, optional) + (f" But {fewest} sessions are few." if fewest < FEW else "")
+
+
+def _compared(required: Correlation, optional: Correlation) -> str:
     match _grows(required), _grows(optional):
         case True, True:
             return (

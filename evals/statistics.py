@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-__all__ = ["LEVEL", "Correlation", "Interval", "correlation", "mean_interval", "share_interval"]
+__all__ = ["FEW", "LEVEL", "Correlation", "Interval", "correlation", "mean_interval", "share_interval"]
 
 LEVEL = 0.95
+FEW = 8  # values below which an interval or a correlation rests on few
 _RESAMPLES = 10_000
 _AT_ONCE = 2_000_000  # resampled values held in memory
 _NOISE = 1e-9  # share of the values below which differences are rounding

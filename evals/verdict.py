@@ -10,11 +10,10 @@ from ..modules.files import cost_line, markdown
 from .audit import CITATIONS, Ablation, Audit
 from .edges import Edges
 from .masking import Masking
-from .statistics import Interval
+from .statistics import FEW, Interval
 
 __all__ = ["audit_markdown", "verdict"]
 
-_FEW = 8  # values below which an interval rests on few
 _LENIENT = 0.5  # share of controls found used above which a judge tells little
 _NAMES = {
     "depth": "influence depth",
@@ -95,13 +94,13 @@ def _on_edges(found: Edges) -> str:
 
 def _sure(interval: Interval) -> int:
     """Return the sign of an interval that rests on enough values, else 0."""
-    return interval.sign if interval.n >= _FEW else 0
+    return interval.sign if interval.n >= FEW else 0
 
 
 def _told(interval: Interval, above: str, below: str, within: str) -> str:
     """Return the sentence for where an interval lies; one that rests on few values is but a sign."""
     said = {1: above, -1: below, 0: within}[interval.sign]
-    if interval.n >= _FEW:
+    if interval.n >= FEW:
         return f"{said[0].upper()}{said[1:]}."
     if interval.sign:
         return f"There are signs that {said}; but {interval.n} are few."

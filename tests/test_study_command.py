@@ -44,7 +44,7 @@ def test_a_study_prints_its_findings_and_leaves_table_and_page(
     code, stdout, stderr = typed(*words)
     assert code == 0
     assert stdout.count("| required | ") == stdout.count("| optional | ") == 2
-    assert "Citations required: Influence depth" in stdout
+    assert "Citations required: There are signs that influence depth rises with minutes" in stdout
     assert "8 of 8 sessions" in stderr
     assert f"Page: {out / 'report.html'}" in stderr
     assert {p.name for p in out.iterdir()} == {

@@ -108,7 +108,9 @@ def test_longer_talks_of_a_model_that_cites_are_deeper(
     means = [cell.means["depth"].value for cell in found.cells]
     assert means == sorted(means, key=lambda v: v or 0)
     assert found.correlations["required"]["quality"] == Correlation(None, None, None, None, 0, "fewer than three pairs")
-    assert "Citations required: Influence depth rises with minutes (r = +" in findings(found)[0]
+    said = findings(found)[0]
+    assert said.startswith("Citations required: There are signs that influence depth rises with minutes (r = +")
+    assert said.endswith("6 sessions); but 6 are few.")
     assert not any("quality" in sentence for sentence in findings(found))
 
 
@@ -125,6 +127,7 @@ def test_citations_that_come_on_demand_alone_are_found_out(
     assert found.correlations["optional"]["depth"].undefined == "one of the two does not vary"
     said = findings(found)
     assert "no growth is shown where it is optional: the growth may be made by the prompt." in said[-1]
+    assert said[-1].endswith(" But 6 sessions are few.")
     assert "Citations optional: Influence depth against minutes is undefined (one of the two does not vary)." in said
 
 
