@@ -74,4 +74,5 @@ def rank_agreement(judge: Sequence[float | None], labels: Sequence[float | None]
 
 
 def _rho(pairs: np.typing.NDArray[np.float64]) -> float:
-    return float(stats.spearmanr(pairs[:, 0], pairs[:, 1]).statistic)
+    ranks = stats.rankdata(pairs, axis=0)  # as spearmanr does, without its p value, which takes most of its time
+    return float(np.corrcoef(ranks, rowvar=False)[0, 1])

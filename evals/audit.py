@@ -26,6 +26,7 @@ import dspy
 
 from salon.errors import LogError, UserError
 
+from ..data.rubrics import RUBRICS
 from ..modules.archive import program_of
 from ..modules.budget import Budget, Usage
 from ..modules.calls import LMs
@@ -39,6 +40,7 @@ from ..signatures.judging import JudgeUse
 from ..signatures.personas import Persona
 from .conditions import Condition, Outcome, Progress, check_whole, hold_all, rate_all, sessions_at_once
 from .edges import Edges, judge_edges
+from .judges import RubricJudge
 from .ledger import Ledger, together
 from .masking import Masking, mask
 from .sight import prompts
@@ -156,7 +158,9 @@ async def audit(
         ablation, spent = None, Usage()
         if seeds:
             tell(f"Holding {seeds} session{'' if seeds == 1 else 's'} each with citations {', '.join(CITATIONS)}")
-            ablation, spent = await _ablated(session, program, root, seeds, limit, at_once, budget, judged, tell)
+            critic = RubricJudge(RUBRICS["liveideabench"], [LMs(named=named).of("judge")])
+            limits = (limit, at_once, budget)
+            ablation, spent = await _ablated(session, program, root, seeds, *limits, critic, judged, tell)
         for used in (masked.spent, judged.spent):
             spent.add(used)
     held_with = {who: str(model["model"]) for who, model in session.header["models"].items()}
@@ -210,6 +214,7 @@ async def _ablated(
     limit: asyncio.Semaphore,
     at_once: int,
     budget: Budget | None,
+    critic: RubricJudge,
     judge: Ledger,
     tell: Callable[[str], None],
 ) -> tuple[Ablation, Usage]:
@@ -221,7 +226,7 @@ async def _ablated(
         tell(f"{progress.done} of {progress.total} sessions, {progress.spent.calls} calls")
 
     outcomes = await hold_all(program, session.header["inputs"], conditions, root, limit, at_once, budget, count)
-    await rate_all(outcomes, judge)
+    await rate_all(outcomes, critic, judge)
     spent = Usage()
     for outcome in outcomes:
         if outcome.session is not None:

@@ -35,7 +35,10 @@ _HEIGHT = HEIGHT + 60
 
 @dataclass(frozen=True)
 class Dot:
-    """A point of a scatter plot with its intervals; dots of a group share colour and shape."""
+    """A point of a scatter plot with its intervals; dots of a group share colour and shape.
+
+    The label of one that is not ``named`` shows when it is pointed at.
+    """
 
     label: str
     x: float | None
@@ -43,6 +46,7 @@ class Dot:
     x_interval: tuple[float, float] | None = None
     y_interval: tuple[float, float] | None = None
     group: str = ""
+    named: bool = True
 
 
 def scatter(
@@ -76,11 +80,17 @@ def scatter(
         parts.append(_front(shown, better, across, up))
     labels = _Labels()
     placed = [(across.at(d.x or 0.0), up.at(d.y or 0.0)) for d in shown]
-    for px, py in placed:
-        labels.keep_free(px, py)
+    for dot, (px, py) in zip(shown, placed, strict=True):
+        labels.keep_free(
+            px,
+            py,
+            dot.x_interval and [*map(across.at, dot.x_interval)],
+            dot.y_interval and [*map(up.at, dot.y_interval)],
+        )
     for dot, (px, py) in zip(shown, placed, strict=True):
         parts.append(_dot(dot, px, py, groups.index(dot.group), across, up))
-        parts.append(labels.put(dot.label, px, py))
+        if dot.named:
+            parts.append(labels.put(dot.label, px, py))
     missing = [dot.label for dot in dots if dot not in shown]
     note = " ".join(filter(None, (note, f"Without a value: {', '.join(missing)}." if missing else "")))
     told = "; ".join(f"{d.label}: {number(d.x)}, {number(d.y)}" for d in shown)
@@ -114,14 +124,18 @@ def _front(dots: Sequence[Dot], better: tuple[End, End], across: Scale, up: Scal
 
 
 class _Labels:
-    """Puts labels beside their dots where they cover neither a dot nor another label, if there is room."""
+    """Puts labels beside their dots where they cover no dot, interval or other label, if there is room."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[float, float, float, float]] = []
 
-    def keep_free(self, x: float, y: float) -> None:
-        """Reserve the place of a dot."""
+    def keep_free(self, x: float, y: float, across: Sequence[float] | None, up: Sequence[float] | None) -> None:
+        """Reserve the place of a dot and of its intervals."""
         self._taken.append((x - 6, y - 6, x + 6, y + 6))
+        if across:
+            self._taken.append((min(across), y - 1, max(across), y + 1))
+        if up:
+            self._taken.append((x - 1, min(up), x + 1, max(up)))
 
     def put(self, label: str, x: float, y: float) -> Markup:
         """Return the label of a dot."""
@@ -134,6 +148,8 @@ class _Labels:
             (x, y + 19, "middle"),
             (x + 9, y - 9, "start"),
             (x + 9, y + 17, "start"),
+            (x - 9, y - 9, "end"),
+            (x - 9, y + 17, "end"),
         ]
         boxes = [(self._box(px, py, anchor, width), px, py, anchor) for px, py, anchor in places]
         fitting = [place for place in boxes if self._free(place[0])]

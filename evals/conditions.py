@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import dspy
-
 from salon.errors import CallFailure, OutputError, RunFailure, UserError
 
 from ..modules.archive import finished, read_session
@@ -24,9 +22,8 @@ from ..modules.log import LOG_NAME, Recorded, read_log
 from ..modules.measures import Measures, idea_text
 from ..modules.program import SessionProgram
 from ..modules.session import Session
-from ..signatures.judging import RateIdea
+from .judges import Rated, RubricJudge
 from .ledger import SAME_MODELS, Ledger, other_models, together
-from .rating import Rated, rate_ideas
 
 __all__ = [
     "Condition",
@@ -85,7 +82,7 @@ class Outcome:
     @property
     def quality(self) -> float | None:
         """Mean quality of the rated ideas, 1 to 10; None if there are none."""
-        known = [rated.quality for rated in self.ratings.values() if rated.quality is not None]
+        known = [rated.value for rated in self.ratings.values() if rated.value is not None]
         return sum(known) / len(known) if known else None
 
 
@@ -201,18 +198,17 @@ def _lasting(value: Any) -> Any:
     return {**value, "settings": {k: v for k, v in value["settings"].items() if k != "max_concurrency"}}
 
 
-async def rate_all(outcomes: Sequence[Outcome], ledger: Ledger) -> None:
-    """Have the ideas of all sessions rated by one judge, each alone, and note the ratings in the outcomes."""
-    judge = dspy.Predict(RateIdea)
+async def rate_all(outcomes: Sequence[Outcome], judge: RubricJudge, ledger: Ledger) -> None:
+    """Have the ideas of all sessions rated by a judge of one LM, each alone, and note the ratings in the outcomes."""
 
     async def one(outcome: Outcome) -> None:
         if outcome.session is None:
             return
-        place = outcome.condition.folder(Path()).as_posix()
-        ideas = outcome.session.board
-        named = [(f"{place}/{idea.id}", idea_text(idea.title, idea.description)) for idea in ideas]
-        rated = await rate_ideas(ledger, judge, outcome.session.topic, named)
-        outcome.ratings = {idea.id: rating for idea, rating in zip(ideas, rated, strict=True)}
+        place, topic, ideas = outcome.condition.folder(Path()).as_posix(), outcome.session.topic, outcome.session.board
+        rated = await together(
+            judge.rate(ledger, f"{place}/{idea.id}", topic, idea_text(idea.title, idea.description)) for idea in ideas
+        )
+        outcome.ratings = {idea.id: rating for idea, (rating,) in zip(ideas, rated, strict=True)}
 
     await together(one(outcome) for outcome in outcomes)
 
@@ -230,7 +226,7 @@ def row(outcome: Outcome) -> dict[str, Any]:
         "turns": session.events[-1].turn if session and session.events else None,
         **measured,
         "quality": outcome.quality,
-        "rated": sum(r.quality is not None for r in outcome.ratings.values()),
+        "rated": sum(r.value is not None for r in outcome.ratings.values()),
         "calls": session.usage.calls if session else None,
         "prompt_tokens": session.usage.prompt_tokens if session else None,
         "completion_tokens": session.usage.completion_tokens if session else None,

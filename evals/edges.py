@@ -90,7 +90,7 @@ async def judge_edges(
     topic = neutral(session.topic)
 
     async def one(later: str, earlier: str) -> tuple[bool | None, str]:
-        texts = {"earlier": _text(session.entities[earlier]), "later": _text(session.entities[later])}
+        texts: dict[str, Any] = {"earlier": _text(session.entities[earlier]), "later": _text(session.entities[later])}
         answer = await ledger.ask(judge, f"{later}/use/{earlier}", "judge", topic=topic, **texts)
         return (None, answer.error) if answer.error else (str(answer.used) == "yes", str(answer.reason))
 

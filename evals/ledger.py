@@ -22,8 +22,9 @@ from salon.errors import OutputError
 from salon.redact import describe
 
 from ..modules.answers import Answer
-from ..modules.budget import Budget, Usage
+from ..modules.budget import Account, Budget, Usage
 from ..modules.calls import CallProgress, Desk, LMs
+from ..modules.limits import Limit
 from ..modules.log import VERSION, Recorded, SessionLog, read_log
 
 __all__ = ["LEDGER_NAME", "SAME_MODELS", "Ledger", "other_models", "together"]
@@ -47,6 +48,7 @@ class Ledger:
         limit: Bounds calls in flight.
         temperature: Sampling temperature.
         listen: Told of calls that begin and end.
+        purse: An account with limits of its own that the ledger shares with others.
 
     Raises:
         OutputError: If the folder holds the calls of something else or of other models, or cannot be written.
@@ -60,9 +62,10 @@ class Ledger:
         lms: Mapping[str, Any] | None = None,
         seed: int = 0,
         budget: Budget | None = None,
-        limit: asyncio.Semaphore | None = None,
+        limit: Limit | None = None,
         temperature: float = 1.0,
         listen: Callable[[CallProgress], None] = lambda _: None,
+        purse: Account | None = None,
     ) -> None:
         recorded = Recorded(_header(purpose, lms or {}, seed))
         if folder is not None and (folder / LEDGER_NAME).exists():
@@ -87,6 +90,7 @@ class Ledger:
             temperature=temperature,
             notify=listen,
             elapsed=lambda: self._before + time.monotonic() - self._started,
+            purse=purse,
         )
 
     def __enter__(self) -> Ledger:
@@ -97,7 +101,9 @@ class Ledger:
     ) -> None:
         self._log.close()
 
-    async def ask(self, predict: Any, key: str, role: str, *who: str, **inputs: Any) -> Answer:
+    async def ask(
+        self, predict: Any, key: str, role: str, *who: str, weighed: tuple[str, ...] = (), **inputs: Any
+    ) -> Answer:
         """Return the answer to a call; one that failed has an ``error``.
 
         Args:
@@ -105,13 +111,14 @@ class Ledger:
             key: Unique name of the call: what it is about, what it is for, which of several, e.g. ``I3/judge/1``.
             role: LM role.
             who: Id and name of the persona that is asked, where one is: it may have an LM of its own.
+            weighed: Output fields whose odds the answer is to have, where the LM tells log-probabilities.
             inputs: The signature's inputs.
 
         Raises:
             CallFailure: If no call can succeed (model name, key).
         """
         speaker, *names = who or (role,)
-        return await self._desk.ask(predict, key, role, speaker, tuple(names), **inputs)
+        return await self._desk.ask(predict, key, role, speaker, tuple(names), weighed, **inputs)
 
     @property
     def spent(self) -> Usage:

@@ -98,15 +98,15 @@ async def mask(
     """
     pairs: list[tuple[str, str, str]] = []
     skipped: dict[str, str] = {}
-    wanted: dict[tuple[str, str], dict[str, str]] = {}
+    wanted: dict[tuple[str, str], dict[str, Any]] = {}
     for idea in session.board:
         chosen = _pairs(session, idea, found[idea.id].sight, most, seed)
         if isinstance(chosen, str):
             skipped[idea.id] = chosen
             continue
         inputs = found[idea.id].inputs
-        wanted[idea.id, ""] = inputs
-        wanted |= {(idea.id, name): hidden(inputs, name) for pair in chosen for name in pair}
+        wanted[idea.id, ""] = dict(inputs)
+        wanted |= {(idea.id, name): dict(hidden(inputs, name)) for pair in chosen for name in pair}
         pairs += [(idea.id, cited, control) for cited, control in chosen]
 
     async def one(idea: str, entity: str, number: int) -> str | None:

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from salon.errors import RunFailure, UserError
 
+from ..data.rubrics import RUBRICS
 from ..modules.archive import finished, read_session
 from ..modules.budget import Budget, Usage
 from ..modules.files import csv_table, write_file
 from ..modules.roundtable import Citing, Roundtable
 from ..signatures.personas import Persona
 from .conditions import Condition, Outcome, Progress, check_whole, earlier, hold_all, rate_all, row, sessions_at_once
+from .judges import RubricJudge
 from .ledger import Ledger
 from .statistics import Correlation, Interval, correlation, mean_interval
 
@@ -167,8 +169,9 @@ async def study_duration(
             spent.add(outcome.session.usage)
     if judge is not None:
         tell(f"Rating {sum(len(o.session.board) for o in outcomes if o.session)} ideas")
-        with Ledger(root / "judge", "quality", {"judge": judge}, seed, budget, limit, temperature=0.0) as ledger:
-            await rate_all(outcomes, ledger)
+        critic = RubricJudge(RUBRICS["liveideabench"], [judge], seed=seed)
+        with Ledger(root / "judge", "quality", critic.lms, seed, budget, limit, temperature=0.0) as ledger:
+            await rate_all(outcomes, critic, ledger)
             spent.add(ledger.spent)
     study = Study(
         topic=inputs["topic"],

@@ -1,4 +1,4 @@
-"""Pages in a real browser, and sessions large enough to look at."""
+"""Sessions large enough to look at, scripted models, and folders of evaluations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 import json
 import random
 import re
-import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,83 +18,43 @@ from salon.modules import Embedder, Roundtable, Session
 
 from salon.testing import ChatRequest
 
-_SWITCHES = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1400,1000",
-)  # fmt: skip
 NAMES = tuple(f"Guest {chr(65 + n)}" for n in range(13))
 
 
-class Browser:
-    """A browser, and what it complained about and asked for."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-
-    def open(self, page: Path) -> Browser:
-        """Open a file; what an earlier page did is forgotten."""
-        self.driver.get("about:blank")
-        self.complaints()
-        self.requests()
-        self.driver.get(page.as_uri())
-        return self
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        """Run a script in the page and return its value."""
-        return self.driver.execute_script(script, *arguments)
-
-    def texts(self, selector: str) -> list[str]:
-        """Return the text content of all elements that a selector finds."""
-        return list(self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector))
-
-    def complaints(self) -> list[str]:
-        """Return what the console said since it was asked last, except plain information."""
-        log = self.driver.get_log("browser")
-        return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
-
-    def requests(self) -> list[str]:
-        """Return the addresses that were asked for since this was asked last."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [url for url in sent if not url.startswith(("file:", "data:", "about:"))]
-
-    def scheme(self, name: str) -> None:
-        """Prefer the light or the dark scheme."""
-        features = [{"name": "prefers-color-scheme", "value": name}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    def size(self, width: int, height: int = 900) -> None:
-        """Take a screen of this size, as a phone would."""
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-
-@pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Chromium that fetches nothing by itself."""
-    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not chromedriver:
-        pytest.skip("needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium (pip install '.[dev]')")
-    service = pytest.importorskip("selenium.webdriver.chrome.service")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for switch in (*_SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(switch)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=service.Service(chromedriver))
-    yield started
-    started.quit()
+CONTRAST = """
+const parsed = colour => colour.match(/[\\d.]+/g).map(Number);
+const light = ([r, g, b]) => {
+  const [x, y, z] = [r, g, b].map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+};
+const over = (top, base) => {
+  const a = top[3] ?? 1;
+  return [0, 1, 2].map(i => top[i] * a + base[i] * (1 - a));
+};
+const behind = element => {
+  const chain = [];
+  for (let e = element; e; e = e.parentElement) chain.unshift(parsed(getComputedStyle(e).backgroundColor));
+  return chain.reduce((base, top) => over(top, base), [255, 255, 255]);
+};
+const bad = [];
+for (const element of document.querySelectorAll('body *')) {
+  const text = [...element.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  const unseen = element.closest('script, style, .hidden, .skip, title, desc');
+  if (!text || unseen || !element.getClientRects().length) continue;
+  const style = getComputedStyle(element);
+  const colour = parsed(element.namespaceURI.endsWith('svg') ? style.fill : style.color);
+  const [a, b] = [light(over(colour, behind(element))), light(behind(element))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) bad.push(`${ratio.toFixed(2)} ${element.outerHTML.slice(0, 120)}`);
+}
+return bad.slice(0, 10);
+"""
 
 
 @pytest.fixture
-def browser(driver: Any) -> Iterator[Browser]:
-    """A browser with a wide, light screen."""
-    opened = Browser(driver)
-    opened.scheme("light")
-    opened.size(1400)
-    yield opened
-    driver.get("about:blank")
+def contrast() -> str:
+    """A script that returns the elements whose text can hardly be told from what is behind it."""
+    return CONTRAST
 
 
 @pytest.fixture
@@ -243,3 +202,120 @@ def talked(worded: None) -> Callable[..., Session]:
         return asyncio.run(program.hold(topic="Tea", seed=seed, out=out))
 
     return hold
+
+
+# ---------------------------------------------------------------- evaluations
+
+
+class Folder:
+    """Writes the folder of an evaluation, as its runner does, from functions of method, query and run.
+
+    Args:
+        place: The folder.
+        methods: Names of the methods.
+        texts: Text of each query; their ids are Q1, Q2 and so on.
+        runs: Runs of each method and query.
+        size: Runs in a group.
+        judges: Names of the judges' models.
+        answer: Answer of a run; None leaves the job undone.
+        failed: Why a run failed; empty if it did not.
+        value: Value that a judge gives; None for a rating that failed.
+        usd: Price of a job.
+        changes: Other content of ``evaluation.json``.
+    """
+
+    def __init__(
+        self,
+        place: Path,
+        methods: Sequence[str] = ("direct", "debate"),
+        texts: Sequence[str] = ("Use old umbrellas", "Move a piano", "Teach owls"),
+        runs: int = 4,
+        size: int = 2,
+        judges: Sequence[str] = ("judge/a",),
+        answer: Callable[[str, str, int], str | None] | None = None,
+        failed: Callable[[str, str, int], str] = lambda method, query, run: "",
+        value: Callable[[str, str, int, str], float | None] | None = None,
+        usd: float | None = 0.001,
+        **changes: Any,
+    ) -> None:
+        self.place, self.methods, self.runs, self.size, self.judges = place, list(methods), runs, size, list(judges)
+        self.queries = {f"Q{n}": text for n, text in enumerate(texts, 1)}
+        self._draw = random.Random(0)
+        self._answer, self._failed, self._value, self._usd = answer or self._any_answer, failed, value, usd
+        place.mkdir(parents=True, exist_ok=True)
+        names = ("originality", "feasibility", "clarity")
+        rubric = {
+            "name": "ideas", "dimensions": [{"name": n, "description": f"its {n}", "scored": True} for n in names]
+        }  # fmt: skip
+        tasks = [{"id": name, "text": text, "split": "test"} for name, text in self.queries.items()]
+        source = {"place": "topics.csv", "revision": "", "sha256": "0" * 64}
+        self.content: dict[str, Any] = {
+            "version": 1, "salon": "0",
+            "benchmark": {
+                "name": "topics", "fingerprint": "f", "licence": "MIT", "source": source, "rubric": rubric,
+                "tasks": tasks,
+            },
+            "methods": {name: {"name": name.title(), "settings": {"agents": 5}, "state": {}} for name in methods},
+            "models": {name: {"participant": {"model": "author/m"}} for name in methods},
+            "baseline": "direct" if "direct" in methods else None, "seed": 7, "runs": runs, "groups": size,
+            "threshold": 6.0, "judge": {"models": list(judges), "drawn": None, "compare": True, "similarity": False},
+            "embedder": None, "packages": {"python": "3.11"}, "started": "2026-11-30T10:00:00+00:00", **changes,
+        }  # fmt: skip
+        (place / "evaluation.json").write_text(json.dumps(self.content))
+        jobs = ((m, q, r) for r in range(1, runs + 1) for q in self.queries for m in self.methods)
+        self.rows = [row for job in jobs if (row := self._row(*job)) is not None]
+        self.write("jobs.jsonl", self.rows)
+
+    def write(self, name: str, lines: Sequence[dict[str, Any]], mode: str = "w") -> None:
+        """Write lines of a file, or add some (``mode="a"``)."""
+        with (self.place / name).open(mode) as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def compare(self, score: Callable[[str, str, str, int], float | None], runs: int = 1) -> None:
+        """Write the comparison of all methods, scored by a function of both methods, the query and the run."""
+        lines = []
+        for run in range(1, runs + 1):
+            for query in self.queries:
+                for at, a in enumerate(self.methods):
+                    for b in self.methods[at + 1 :]:
+                        won = score(a, b, query, run)
+                        known: dict[str, Any] = {"forward": won, "backward": won, "score": won, "log_odds": None}
+                        error = "" if won is not None else "no answer could be read"
+                        lines.append(
+                            {"query": query, "run": run, "a": a, "b": b, "judge": "judge/a", **known, "error": error}
+                        )
+        self.write("pairs.jsonl", lines)
+
+    def _row(self, method: str, query: str, run: int) -> dict[str, Any] | None:
+        answer, reason = self._answer(method, query, run), self._failed(method, query, run)
+        if answer is None:
+            return None
+        base = {
+            "method": method, "query": query, "run": run, "seed": 1000 + run, "calls": 3, "prompt_tokens": 400,
+            "completion_tokens": 100 + run, "usd": self._usd, "seconds": 2.5, "depth": None, "absorption": None,
+            "balance": None, "judge_calls": 0, "judge_tokens": 0, "judge_usd": 0.0,
+        }  # fmt: skip
+        if reason:
+            return {**base, "status": "failed", "reason": reason, "answer": "", "ratings": []}
+        ratings = [self._rating(method, query, run, judge) for judge in self.judges]
+        spent = {"judge_calls": len(ratings), "judge_tokens": 200 * len(ratings)}
+        return {**base, **spent, "status": "ok", "reason": "all was said", "answer": answer, "ratings": ratings}
+
+    def _rating(self, method: str, query: str, run: int, judge: str) -> dict[str, Any]:
+        given = self._value(method, query, run, judge) if self._value else round(self._draw.uniform(3, 9), 2)
+        if given is None:
+            return {"judge": judge, "scores": {}, "value": None, "how": "", "reason": "", "error": "it said nothing"}
+        scores = {"originality": given - 0.5, "feasibility": given + 0.5, "clarity": given}
+        reason = f"{judge} thinks {given:g} of {method}"
+        return {"judge": judge, "scores": scores, "value": given, "how": "integers", "reason": reason, "error": ""}
+
+    def _any_answer(self, method: str, query: str, run: int) -> str:
+        words = [f"{method}{query}", *(f"w{self._draw.randrange(60)}" for _ in range(30))]
+        return " ".join(words)
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Callable[..., Folder]:
+    """Write the folder of an evaluation; arguments as for ``Folder``, without the place."""
+    count = iter(range(1000))
+    return lambda **settings: Folder(tmp_path / f"evaluation{next(count)}", **settings)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from salon.data.rubrics import RUBRICS
 from salon.evals.conditions import Condition, Outcome, Progress, check_whole, hold_all, rate_all, row, sessions_at_once
+from salon.evals.judges import RubricJudge
 from salon.evals.ledger import Ledger
 from salon.modules import Roundtable, Session
 from salon.modules.budget import Budget
@@ -204,13 +206,14 @@ def test_a_session_cut_short_by_its_budget_says_so(server: LoopbackServer, worde
 def test_all_ideas_are_rated_once_and_belong_to_their_session(
     scripted: Callable[..., Any], worded: None, tmp_path: Path
 ) -> None:
-    model = scripted(rate=lambda call: {"originality": 2 + len(call.section("idea")) % 5})
+    model = scripted(rate=lambda call: {"originality": 2 + len(call.section("answer")) % 5})
     with LoopbackServer(reply=model) as server:
         outcomes = held(program(server), tmp_path / "s", CONDITIONS[:2])
         count = server.count
         for _ in range(2):
-            with Ledger(tmp_path / "judge", "quality", {"judge": server.lm(cache=False)}, temperature=0.0) as ledger:
-                asyncio.run(rate_all([*outcomes, Outcome(CONDITIONS[2], failure="x")], ledger))
+            judge = RubricJudge(RUBRICS["liveideabench"], [server.lm(cache=False)])
+            with Ledger(tmp_path / "judge", "quality", judge.lms, temperature=0.0) as ledger:
+                asyncio.run(rate_all([*outcomes, Outcome(CONDITIONS[2], failure="x")], judge, ledger))
         assert server.count == count + 6
     for outcome in outcomes:
         assert isinstance(outcome.session, Session)
@@ -219,7 +222,7 @@ def test_all_ideas_are_rated_once_and_belong_to_their_session(
             said = f"{idea.title}. {idea.description}"
             assert outcome.ratings[idea.id].scores["originality"] == 2 + len(said) % 5
         assert row(outcome)["rated"] == 3
-        assert outcome.quality == pytest.approx(sum(r.quality or 0 for r in outcome.ratings.values()) / 3)
+        assert outcome.quality == pytest.approx(sum(r.value or 0 for r in outcome.ratings.values()) / 3)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 2.0, "3", None, float("nan")])
