@@ -1,0 +1,168 @@
+"""The report of a compile, made from what is in its folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from ..data.benchmarks import Benchmark, Task
+from ..evals.engine import answering, judging
+from ..evals.jobs import JOBS_NAME, read_rows
+from ..modules.budget import Usage
+from ..modules.program import SessionProgram
+from .bench import cost_of
+from .compile_folder import digest
+from .compile_report import (
+    STUDY_NAME,
+    CompileReport,
+    DataSource,
+    Goal,
+    Measured,
+    Range,
+    State,
+    TaskText,
+    Trial,
+    program_change,
+)
+from .compiling import Compiling, Found, halves
+from .front import pareto
+from .space import tunables
+from .trials import TrialRecord
+from .verify import Verdict
+
+__all__ = ["report_of"]
+
+_RULES = {
+    "diverse": "the most diverse within 1 % of the best quality",
+    "quality": "the best quality",
+    "balanced": "the knee of the front",
+    "cheapest": "the cheapest",
+}
+_PACKAGES = ("salon", "dspy", "litellm", "optuna", "sentence-transformers")
+_STATES: dict[str, State] = {"complete": "complete", "stopped": "pruned"}
+
+
+def report_of(
+    compiling: Compiling, picked: Found | None, verdict: Verdict, kept: SessionProgram, trainset: Any
+) -> CompileReport:
+    """Return the report of a compile.
+
+    Args:
+        compiling: The compile, concluded.
+        picked: The program that was picked; None if there was none.
+        verdict: How it did on the held-out tasks.
+        kept: The program that is returned.
+        trainset: The tasks as the caller gave them.
+    """
+    plan, able, everything = compiling.plan, compiling.able(), compiling.everything()
+    numbers = {id(found.record): number for number, found in enumerate(everything)}
+    front = pareto([found.record.means for found in able], compiling.goals)
+    return CompileReport(
+        program=program_change(compiling.program, kept),
+        benchmark=_source(trainset, compiling.train),
+        train=_texts(halves(compiling.train)[0]) if plan.prompts else [],
+        validation=_texts(compiling.train),
+        test=_texts(compiling.held_out),
+        groups=compiling.groups,
+        seed=compiling.seed,
+        models={role: str(model.get("model")) for role, model in compiling.program.described_lms().items()},
+        judges=[str(lm.model) for lm in compiling.judge.lms.values()] if compiling.judge is not None else [],
+        packages={"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}},
+        objectives=[Goal(goal.name, goal.direction, goal.unit) for goal in compiling.goals],
+        space=_space(compiling),
+        trials=[_trial(compiling, number, found) for number, found in enumerate(everything)],
+        front=sorted(numbers[id(able[at].record)] for at in front),
+        picked=numbers[id(picked.record)] if picked is not None else None,
+        rule=_RULES[plan.rule],
+        held_out=verdict.held_out,
+        better=verdict.better,
+        verdict=verdict.text,
+        usage=_usage(compiling),
+        seconds=round(compiling.folder.seconds, 1),
+        started=compiling.folder.started,
+        limits=_limits(compiling),
+        search=_search(compiling, len(everything)),
+        storage=plan.storage or STUDY_NAME,
+    )
+
+
+def _search(compiling: Compiling, tried: int) -> str:
+    plan = compiling.plan
+    only = f", those of {plan.only} alone" if plan.only else ""
+    prompts = f"; prompts by {plan.prompts}{only}" if plan.prompts else ""
+    return f"{plan.sampler}, {tried} program{'' if tried == 1 else 's'}{prompts}"
+
+
+def _space(compiling: Compiling) -> dict[str, Range]:
+    space = compiling.stages[0][0].space if compiling.stages else {}
+    return {n: Range(d.low, d.high, d.log, d.integer, d.default) for n, d in space.items()}
+
+
+def _trial(compiling: Compiling, number: int, found: Found) -> Trial:
+    record = found.record
+    values = {name: Measured(value.value, value.se, value.n) for name, value in record.values.items()}
+    return Trial(
+        number=number,
+        values={name: tunables(found.program)[name].value for name in record.numbers},
+        objectives=values,
+        state=_STATES.get(record.state, "failed"),
+        reason=record.reason,
+        prompts=found.prompts,
+        usage=_spent_on(compiling, record),
+        confirmed=record.measured > 1,
+    )
+
+
+def _spent_on(compiling: Compiling, record: TrialRecord) -> Usage:
+    """Return what the sessions of a trial and their ratings cost, as far as they are in this folder."""
+    places = (compiling.bench.folder(record.place, fresh) for fresh in range(record.measured + 1))
+    total = cost_of(*(row for place in places for row in read_rows(place).values()))
+    total.seconds = record.seconds
+    return total
+
+
+def _usage(compiling: Compiling) -> dict[str, Usage]:
+    """Return the cost by purpose, as far as it is in this folder."""
+    sessions, judge = Usage(), Usage()
+    for path in sorted((compiling.folder.root / "sessions").glob(f"*/*/seeds-*/{JOBS_NAME}")):
+        for row in read_rows(path.parent).values():
+            sessions.add(answering(row))
+            judge.add(judging(row))
+    judge.add(compiling.judging)
+    parts = {"sessions": sessions, "judges": judge}
+    return parts | ({"tuning of prompts": compiling.reflection} if compiling.plan.prompts else {})
+
+
+def _limits(compiling: Compiling) -> list[str]:
+    told = [
+        f"It was tuned on {_tasks(compiling.train)} with {compiling.groups} session"
+        f"{'' if compiling.groups == 1 else 's'} each, and is to be held against the untuned program on "
+        f"{_tasks(compiling.held_out)}; of other models and other kinds of tasks nothing is known.",
+    ]
+    if compiling.judge is not None:
+        told.append("Quality is what the judges say: it compares programs under one judge, and is no level to quote.")
+        authors = {str(model.get("model")) for model in compiling.program.described_lms().values()}
+        if authors & {str(lm.model) for lm in compiling.judge.lms.values()}:
+            told.append("A judge is the model that writes the answers, and may favour its own ways.")
+    if compiling.plan.prompts:
+        told.append("Prompts were chosen on half of the tasks that numbers were tuned on.")
+    if compiling.stopped:
+        told.append(f"The search ended before its time: {compiling.stopped}")
+    return told
+
+
+def _tasks(tasks: Sequence[Task]) -> str:
+    return f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+
+
+def _texts(tasks: Sequence[Task]) -> list[TaskText]:
+    return [TaskText(task.id, task.text) for task in tasks]
+
+
+def _source(trainset: Any, tasks: Sequence[Task]) -> DataSource:
+    if not isinstance(trainset, Benchmark):
+        return DataSource("own tasks", digest([[task.id, task.text] for task in tasks]), "")
+    return DataSource(trainset.name, trainset.fingerprint, trainset.licence, asdict(trainset.source))

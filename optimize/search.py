@@ -1,0 +1,392 @@
+"""The shared memory of a study: which trials there are, which numbers are tried next, and whose turn it is.
+
+Every worker of a study, in this process or another, takes its next trial under one lock in the study's folder:
+
+1. A trial that was left running is taken up again, with the same numbers and hence the same folder of sessions.
+   Each process holds a lock file of its own in ``workers/`` while it lives, and names it in its trials; a lock
+   file that can be locked belongs to a process that died. Trials of processes with other folders are left alone.
+2. Otherwise the sampler suggests numbers; the untuned program comes first. Numbers that make a program that was
+   tried before cost nothing: its values are copied into a finished trial of their own, so that the sampler knows,
+   and others are suggested. After ``COPIES`` copies in a row a program that is new is drawn at random.
+
+A program whose trials all failed counts as new, as what failed may have passed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from salon.errors import OutputError, UserError
+
+from ..modules.program import SessionProgram
+from ..modules.streams import stream
+from .objectives import Objective, Value, pooled, value_of
+from .samplers import SAMPLERS, Sampler, open_storage, quiet, sampler_of
+from .space import Dimension, points, program_key, size, with_values
+from .trials import State, TrialRecord
+
+__all__ = ["COPIES", "Search", "Taken", "check_sampler"]
+
+COPIES = 10
+_DRAWS = 1_000
+_GRID = 100_000
+_ORPHAN_SECONDS = 60.0
+_COUNTING = ("RUNNING", "COMPLETE", "PRUNED")
+_STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "stopped", "FAIL": "failed"}
+
+
+@dataclass
+class Taken:
+    """A trial that a worker has taken.
+
+    Attributes:
+        number: Its number in the study.
+        numbers: The numbers that were suggested.
+        program: The program that they make.
+        key: Its hash.
+        trial: Optuna's trial.
+    """
+
+    number: int
+    numbers: dict[str, float]
+    program: SessionProgram
+    key: str
+    trial: Any
+
+
+def check_sampler(sampler: Sampler, space: Mapping[str, Dimension]) -> None:
+    """Make sure that a sampler can search a space.
+
+    Raises:
+        UserError: If it is not known, or a grid that cannot be walked.
+    """
+    if sampler not in SAMPLERS:
+        raise UserError(f"There is no sampler {sampler!r}", todo=f"Give one of {', '.join(SAMPLERS)}.")
+    if sampler == "grid" and (size(space) or _GRID + 1) > _GRID:
+        why = "it has a continuous scale" if size(space) is None else f"it has {size(space)} points"
+        raise UserError("This space is no grid", why, f"Search fewer numbers, with at most {_GRID} points in all.")
+
+
+class Search:
+    """A study in a storage, as one process sees it; a context manager.
+
+    Args:
+        program: The untuned program.
+        space: What is searched.
+        objectives: What is measured.
+        sampler: Who suggests.
+        seed: Seed of the suggestions.
+        limits: Limits by objective.
+        out: Folder of the study.
+        storage: The storage; see ``open_storage``.
+        name: Name of the study in it.
+        facts: What else must be the same when the study goes on, by what it is called.
+
+    Raises:
+        UserError: If a grid is asked for that cannot be walked.
+        OutputError: If the storage cannot be used, or holds another study under this name.
+    """
+
+    def __init__(
+        self,
+        program: SessionProgram,
+        space: Mapping[str, Dimension],
+        objectives: Sequence[Objective],
+        sampler: Sampler,
+        seed: int,
+        limits: Mapping[str, float],
+        out: Path,
+        storage: str,
+        name: str,
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.program, self.space, self.objectives = program, dict(space), list(objectives)
+        self.sampler, self.seed, self.limits, self.storage = sampler, seed, dict(limits), storage
+        self.exhausted = False
+        self._kept: dict[tuple[int, str, int], TrialRecord] = {}
+        check_sampler(sampler, self.space)
+        self._workers = out / "workers"
+        try:
+            self._workers.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{out} cannot be written", error.strerror or str(error)) from error
+        self.lock = FileLock(out / "study.lock", thread_local=False)
+        self._me = uuid.uuid4().hex
+        self._alive = FileLock(self._workers / self._me, thread_local=False)
+        self._alone = "://" not in storage and Path(storage).resolve().parent == out.resolve()
+        self._untuned = {name: dimension.default for name, dimension in self.space.items()}
+        wanted = {
+            "program": program_key(program),
+            "space": [str(dimension) for dimension in self.space.values()],
+            "objectives": [f"{o.direction} {o.name} ({o.unit})" for o in self.objectives],
+            "seed": seed,
+            **facts,
+        }
+        with self.lock:
+            self.study = self._opened(name, wanted)
+            self._alive.acquire()
+            self._first()
+
+    def _opened(self, name: str, wanted: Mapping[str, Any]) -> Any:
+        import optuna
+
+        with quiet():
+            kept = open_storage(self.storage)
+            directions = [objective.direction for objective in self.objectives]
+            known = name in optuna.get_all_study_names(kept)
+            if known:
+                study = optuna.load_study(study_name=name, storage=kept)
+            else:
+                study = optuna.create_study(study_name=name, storage=kept, directions=directions)
+                study.set_metric_names([objective.name for objective in self.objectives])
+                for what, value in wanted.items():
+                    study.set_user_attr(what, value)
+        for what, value in wanted.items():
+            if study.user_attrs.get(what) != value:
+                raise OutputError(
+                    f"{self.storage} holds another study",
+                    f"it has other {what}" if what.endswith("s") else f"it has another {what}",
+                    "Give the same command, or another folder.",
+                )
+        return study
+
+    def _first(self) -> None:
+        """Have the untuned program tried, unless it was and did not fail."""
+        mine = [t for t in self._trials() if t.user_attrs.get("untuned")]
+        if all(trial.state.name == "FAIL" for trial in mine):
+            self.study.enqueue_trial(self._untuned, user_attrs={"untuned": True})
+
+    def __enter__(self) -> Search:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let others take up what this process leaves running, and forget it if it leaves nothing."""
+        left = any(t.user_attrs.get("worker") == self._me for t in self._running())
+        self._alive.release()
+        if not left:
+            with suppress(OSError):  # only clutter would be left
+                (self._workers / self._me).unlink()
+
+    # ---------------------------------------------------------------- taking a trial
+
+    def take(self, trials: int) -> Taken | None:
+        """Return the next trial, or None if there have been so many or no program is left.
+
+        Args:
+            trials: How many there are to be in the study, copies not counted.
+        """
+        with self.lock:
+            return self._abandoned() or self._asked(trials)
+
+    def _abandoned(self) -> Taken | None:
+        import optuna
+
+        for frozen in self._running():
+            if self._is_left(frozen):
+                trial = optuna.trial.Trial(self.study, frozen._trial_id)
+                trial.set_user_attr("worker", self._me)
+                return self._taken(trial)
+        return None
+
+    def _is_left(self, frozen: Any) -> bool:
+        """Return whether no process works on a running trial any more."""
+        worker = frozen.user_attrs.get("worker")
+        if worker is None:  # killed before it could put its name there
+            return self._alone or time.time() - frozen.datetime_start.timestamp() > _ORPHAN_SECONDS
+        return worker != self._me and not self._lives(worker)
+
+    def _lives(self, worker: str) -> bool:
+        path = self._workers / worker
+        if not path.exists():  # of a process with a folder of its own
+            return True
+        lock = FileLock(path, thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return True
+        lock.release()
+        return False
+
+    def _asked(self, trials: int) -> Taken | None:
+        copies = 0
+        while True:
+            known = self._trials()
+            if sum(t.state.name != "WAITING" and "copy_of" not in t.user_attrs for t in known) >= trials:
+                return None
+            waiting = any(t.state.name == "WAITING" for t in known)
+            if not waiting and (self.sampler == "grid" or copies >= COPIES):
+                numbers = self._unwalked(known) if self.sampler == "grid" else self._drawn(known)
+                if numbers is None:
+                    self.exhausted = True
+                    return None
+                self.study.enqueue_trial(numbers)
+            self.study.sampler = sampler_of(self.sampler, self.seed, len(known))
+            trial = self.study.ask()
+            trial.set_user_attr("worker", self._me)
+            taken = self._taken(trial)
+            earlier = self._earlier(taken)
+            if earlier is None:
+                return taken
+            self._copy(trial, earlier)
+            copies += 1
+
+    def _taken(self, trial: Any) -> Taken:
+        """Have the numbers of a trial suggested, those that it has already kept, and make its program."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # Optuna's, of values put in by hand
+            numbers = {name: dimension.suggest(trial) for name, dimension in self.space.items()}
+        program = with_values(self.program, numbers)
+        key = program_key(program)
+        trial.set_user_attr("key", key)
+        return Taken(trial.number, numbers, program, key, trial)
+
+    def _earlier(self, taken: Taken) -> Any:
+        """Return the trial of the same program that counts; None if there is none, or all failed."""
+        others = (t for t in self._trials() if t.number != taken.number and "copy_of" not in t.user_attrs)
+        return next((t for t in others if t.user_attrs.get("key") == taken.key and t.state.name in _COUNTING), None)
+
+    def _copy(self, trial: Any, earlier: Any) -> None:
+        """End a trial with the values of an earlier one; without any while that one is still running."""
+        import optuna
+
+        trial.set_user_attr("copy_of", earlier.number)
+        running = earlier.state.name == "RUNNING"
+        if not running:
+            for name, value in earlier.constraints.items():
+                trial.set_constraint(name, value)
+        state = optuna.trial.TrialState.FAIL if running else earlier.state
+        self.study.tell(trial.number, earlier.values if earlier.state.name == "COMPLETE" else None, state)
+
+    def _drawn(self, known: Sequence[Any]) -> dict[str, float] | None:
+        """Draw numbers that make a program that was not tried; None if none is found."""
+        tried = {t.user_attrs.get("key") for t in known}
+        draw = stream(self.seed, "new", len(known))
+        for _ in range(_DRAWS):
+            numbers = {
+                name: draw.choice(d.values) if d.count is not None else d.tidy(draw.uniform(d.low, d.high))
+                for name, d in self.space.items()
+            }
+            if program_key(with_values(self.program, numbers)) not in tried:
+                return numbers
+        return None
+
+    def _unwalked(self, known: Sequence[Any]) -> dict[str, float] | None:
+        """Return the next point of the grid, in an order drawn by the seed; None if it is walked."""
+        walked = {tuple(t.params.get(name) for name in self.space) for t in known}
+        order = list(range(prod(dimension.count or 1 for dimension in self.space.values())))
+        stream(self.seed, "grid").shuffle(order)
+        found = (points(self.space, at) for at in order)
+        return next((numbers for numbers in found if tuple(numbers.values()) not in walked), None)
+
+    # ---------------------------------------------------------------- ending a trial
+
+    def end(
+        self,
+        taken: Taken,
+        state: State,
+        values: Mapping[str, Value],
+        reason: str = "",
+        sessions: int = 0,
+        failed: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        """Write down what a trial found; a complete one needs a value of each objective."""
+        import optuna
+
+        found = {
+            "values": {name: dict(value.by_query) for name, value in values.items()},
+            "reason": reason,
+            "sessions": sessions,
+            "failed": failed,
+            "seconds": round(seconds, 3),
+        }
+        with self.lock:
+            taken.trial.set_user_attr("found", found)
+            set_already = {t.number: t for t in self._running()}[taken.number].constraints
+            for name, excess in self._excess(values).items():
+                if name not in set_already:
+                    taken.trial.set_constraint(name, excess)
+            kind = {"complete": "COMPLETE", "stopped": "PRUNED", "failed": "FAIL"}[state]
+            means = [values[objective.name].value for objective in self.objectives] if state == "complete" else None
+            self.study.tell(taken.number, means, optuna.trial.TrialState[kind])
+
+    def _excess(self, values: Mapping[str, Value]) -> dict[str, float]:
+        """Return by how much each limit is passed, as a share of it; 0 or less where it is kept."""
+        signs = {objective.name: objective.sign for objective in self.objectives}
+        return {
+            f"{name} limit": signs[name] * (bound - mean) / (abs(bound) or 1.0)
+            for name, bound in self.limits.items()
+            if name in values and (mean := values[name].value) is not None
+        }
+
+    def again(self, record: TrialRecord, values: Mapping[str, Value]) -> None:
+        """Write down what measuring a program again, with other seeds, found."""
+        content = {name: dict(value.by_query) for name, value in values.items()}
+        with self.lock:
+            self.study.set_user_attr(f"again/{record.key}/{record.measured}", content)
+
+    # ---------------------------------------------------------------- what is known
+
+    def records(self) -> list[TrialRecord]:
+        """Return all trials that have begun, by number, with all their measurements pooled."""
+        attrs, needs = self.study.user_attrs, {o.name: o.needs for o in self.objectives}
+        trials = {t.number: t for t in self._trials() if t.state.name != "WAITING"}
+        return [self._record(trial, trials, attrs, needs) for trial in trials.values()]
+
+    def _record(
+        self, trial: Any, trials: Mapping[int, Any], attrs: Mapping[str, Any], needs: Mapping[str, str]
+    ) -> TrialRecord:
+        own = trial.user_attrs
+        source = trials[own["copy_of"]] if "copy_of" in own else trial
+        found, key = source.user_attrs.get("found", {}), own.get("key", "")
+        measurements = [found.get("values", {})]
+        if source.state.name == "COMPLETE":
+            while (more := attrs.get(f"again/{key}/{len(measurements)}")) is not None:
+                measurements.append(more)
+        at = (trial.number, source.state.name, len(measurements))
+        if at in self._kept:
+            return self._kept[at]
+        values = {
+            name: pooled([value_of(part[name], needs[name]) for part in measurements]) for name in measurements[0]
+        }
+        self._kept[at] = TrialRecord(
+            number=trial.number,
+            numbers={name: self.space[name].tidy(value) for name, value in trial.params.items()},
+            state=_STATES.get(source.state.name, "running"),
+            values=values,
+            measured=len(measurements),
+            feasible=all(excess <= 0 for excess in self._excess(values).values()),
+            reason=found.get("reason", ""),
+            key=key,
+            untuned=bool(own.get("untuned")),
+            copy_of=own.get("copy_of"),
+            sessions=found.get("sessions", 0),
+            failed=found.get("failed", 0),
+            seconds=found.get("seconds", 0.0),
+        )
+        return self._kept[at]
+
+    def others_running(self) -> bool:
+        """Return whether a process with the same folder is still measuring a trial."""
+        with self.lock:
+            return any(
+                t.user_attrs.get("worker") not in (None, self._me) and (self._workers / t.user_attrs["worker"]).exists()
+                for t in self._running()
+            )
+
+    def _running(self) -> list[Any]:
+        return [t for t in self._trials() if t.state.name == "RUNNING"]
+
+    def _trials(self) -> list[Any]:
+        found: list[Any] = self.study.get_trials(deepcopy=False)
+        return found

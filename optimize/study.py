@@ -1,0 +1,290 @@
+"""Tuning the numbers of a program: a search over several objectives at once.
+
+**The search.** The untuned program is trial 0. Each further trial takes the numbers that the sampler suggests
+(Optuna's TPE by default), and its program answers the same queries with the same seeds as all others, in blocks of
+queries; a trial that has become hopeless is stopped (see ``racing``). Limits, such as a budget of tokens a session,
+are constraints: a trial that passes one is known to the sampler as not feasible and cannot win. A trial of which
+more than a fifth of the sessions failed, or which has no value of some objective, is recorded as failed with its
+reason, and the study goes on; if nothing but failures came of ``HOPELESS`` trials, it ends with an error.
+
+**The confirmation.** A trial that looks best among many is partly lucky. Before it may win, a trial is therefore
+measured again on all queries with other seeds, and the mean of its measurements decides: the untuned program first,
+then every trial on the front, until each trial on the front has been measured again. ``confirm`` says how often.
+
+**Going on.** All is in the storage and in the bench's folders: the same call goes on where it was stopped, repeats
+no finished trial and no call, and continues trials that were running. Processes that share a folder share one
+study; processes on several machines, each with its own folder, share one through a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from filelock import FileLock, Timeout
+
+from salon.errors import BudgetSpent, CallFailure, LMSetupError, OutputError, RunFailure, SalonError, UserError
+
+from ..data.benchmarks import Task
+from ..evals.conditions import check_whole
+from ..evals.jobs import JobRow
+from ..evals.ledger import together
+from ..modules.program import SessionProgram
+from .objectives import Objective, Value, values_of
+from .racing import blocks, hopeless, over_limit
+from .samplers import SAMPLERS, Sampler, storage_name
+from .search import Search, Taken
+from .space import Dimension, space_of, with_values
+from .trials import Measures, Progress, State, TrialRecord, Tuned, front_of, winners_of
+
+__all__ = ["EXHAUSTED", "HOPELESS", "MOST_FAILED", "tune"]
+
+MOST_FAILED = 0.2
+HOPELESS = 3
+EXHAUSTED = "every program of the space was tried"
+_WAIT = 0.5
+_FATAL = (CallFailure, LMSetupError, OutputError)  # no other trial would fare better
+T = TypeVar("T")
+
+
+async def tune(
+    program: SessionProgram,
+    bench: Measures,
+    tasks: Sequence[Task],
+    objectives: Sequence[Objective],
+    *,
+    out: str | Path,
+    trials: int = 30,
+    space: Mapping[str, Dimension] | None = None,
+    sampler: Sampler = "tpe",
+    seed: int = 0,
+    storage: str | Path | None = None,
+    name: str = "numbers",
+    workers: int = 1,
+    limits: Mapping[str, float] | None = None,
+    race: int = 3,
+    confirm: int = 1,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> Tuned:
+    """Tune the numbers of a program, or go on with it.
+
+    Args:
+        program: The untuned program; it stays as it is.
+        bench: Measures programs.
+        tasks: The queries that all trials answer.
+        objectives: What to reach; see ``objectives_of``.
+        out: Folder of the study.
+        trials: How many programs to try in all, the untuned one included; of all processes together.
+        space: What to search; see ``space_of``.
+        sampler: Who suggests: ``tpe``, ``nsga2``, ``gp``, ``random`` or ``grid``.
+        seed: Decides the suggestions.
+        storage: A journal file, or the URL of a database; ``study.journal`` in the folder by default.
+        name: Name of the study in the storage.
+        workers: Trials measured at once by this process.
+        limits: By name of an objective, the most of a cost, or the least of a gain, that a winner may have.
+        race: Blocks of queries after which a hopeless trial is stopped; 1 measures every trial on all queries.
+        confirm: How often a trial is measured again, with other seeds, before it may win.
+        tell: Told of each trial that ends and of each that was measured again.
+
+    Returns:
+        All trials and the front. A budget that is used up ends the study before its time and is told in
+        ``stopped``; with a larger one the same call goes on.
+
+    Raises:
+        UserError: If a setting is impossible.
+        OutputError: If the folder or the storage holds another study, or cannot be used.
+        CallFailure: If no call can succeed (model name, key).
+        RunFailure: If no trial succeeds.
+    """
+    _check(tasks, objectives, sampler, trials, workers, race, confirm, seed, limits or {})
+    root, facts = Path(out), {"queries": _digest(tasks), "answers a query": bench.groups}
+    chosen = dict(space if space is not None else space_of(program))
+    store = storage_name(storage, root)
+    bounds = dict(limits or {})
+    search = await asyncio.to_thread(
+        Search, program, chosen, objectives, sampler, seed, bounds, root, store, name, facts
+    )
+    with search:
+        tuning = _Tuning(search, bench, tasks, trials, race, tell)
+        stopped = ""
+        try:
+            await together(tuning.work() for _ in range(workers))
+            if confirm:
+                await tuning.confirm(confirm, FileLock(root / "confirm.lock", thread_local=False))
+        except BudgetSpent as error:
+            stopped = str(error)
+        records = search.records()
+        if search.exhausted and not stopped:
+            stopped = EXHAUSTED
+        front = winners_of(records, objectives, confirm)
+        return Tuned(records, front, list(objectives), chosen, program, stopped, name, store)
+
+
+def _check(
+    tasks: Sequence[Task],
+    objectives: Sequence[Objective],
+    sampler: str,
+    trials: int,
+    workers: int,
+    race: int,
+    confirm: int,
+    seed: int,
+    limits: Mapping[str, float],
+) -> None:
+    """Refuse settings that cannot work.
+
+    Raises:
+        UserError: If there are any.
+    """
+    for what, value, low in (
+        ("trials", trials, 1),
+        ("workers", workers, 1),
+        ("race", race, 1),
+        ("confirm", confirm, 0),
+    ):
+        check_whole(what, value, low)
+    check_whole("seed", seed)
+    if not tasks or len({task.id for task in tasks}) < len(tasks):
+        raise UserError("These queries cannot be used", "at least one is needed, and none twice")
+    if not objectives:
+        raise UserError("There is no objective", todo="Give some, e.g. quality and vendi.")
+    if sampler not in SAMPLERS:
+        raise UserError(f"There is no sampler {sampler!r}", todo=f"Give one of {', '.join(SAMPLERS)}.")
+    names = [objective.name for objective in objectives]
+    for name, bound in limits.items():
+        if name not in names:
+            raise UserError(f"There is no limit of {name!r}", "only objectives can be limited", f"{', '.join(names)}.")
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            raise UserError(f"A limit of {bound!r} for {name} is not possible", "a number is needed")
+
+
+def _digest(tasks: Sequence[Task]) -> str:
+    """Return a hash of the queries, in their order."""
+    return hashlib.sha256(json.dumps([[task.id, task.text] for task in tasks]).encode()).hexdigest()[:16]
+
+
+class _Tuning:
+    """The work of one process on a study."""
+
+    def __init__(
+        self,
+        search: Search,
+        bench: Measures,
+        tasks: Sequence[Task],
+        trials: int,
+        race: int,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        self.search, self.bench, self.trials, self.tell = search, bench, trials, tell
+        self.objectives = search.objectives
+        self.parts = blocks(list(tasks), race)
+        self.tasks = list(tasks)
+        self._turn = asyncio.Lock()
+
+    async def _alone(self, work: Callable[..., T], *given: object) -> T:
+        """Do what waits for files in a thread, one thing at a time."""
+        async with self._turn:
+            return await asyncio.to_thread(work, *given)
+
+    async def work(self) -> None:
+        """Measure trials until there have been enough."""
+        while (taken := await self._alone(self.search.take, self.trials)) is not None:
+            await self._try(taken)
+            records = await self._alone(self.search.records)
+            self._told(taken.number, records)
+            own = [r for r in records if r.copy_of is None and r.state != "running"]
+            if len(own) >= HOPELESS and all(record.state == "failed" for record in own):
+                raise RunFailure(f"None of {len(own)} trials succeeded", own[0].reason, "Run it again once it can.")
+
+    def _told(self, number: int, records: list[TrialRecord]) -> None:
+        done = sum(record.copy_of is None and record.state != "running" for record in records)
+        record = next(record for record in records if record.number == number)
+        self.tell(Progress(record, done, self.trials, front_of(records, self.objectives)))
+
+    async def _try(self, taken: Taken) -> None:
+        """Measure a trial block by block and write down what came of it."""
+        start, rows, values = time.monotonic(), list[JobRow](), dict[str, Value]()
+        state: State = "complete"
+        reason = ""
+        try:
+            for number, part in enumerate(self.parts, 1):
+                rows += await self.bench.measure(taken.program, part, f"trial-{taken.key}")
+                values = await asyncio.to_thread(values_of, rows, self.objectives, self.bench.embedder)
+                state, reason = await self._judged(taken, rows, values, last=number == len(self.parts))
+                if state != "complete":
+                    break
+        except (BudgetSpent, *_FATAL):
+            raise
+        except SalonError as error:
+            state, reason = "failed", str(error)
+        failed = sum(row.status != "ok" for row in rows)
+        seconds = time.monotonic() - start
+        await self._alone(self.search.end, taken, state, values, reason, len(rows), failed, seconds)
+
+    async def _judged(
+        self, taken: Taken, rows: Sequence[JobRow], values: Mapping[str, Value], last: bool
+    ) -> tuple[State, str]:
+        """Return what a trial is after a block, and why."""
+        wrong = [row for row in rows if row.status != "ok"]
+        if len(wrong) > MOST_FAILED * len(rows):
+            return "failed", f"{len(wrong)} of {len(rows)} sessions failed: {wrong[0].reason}"
+        if last:
+            lacking = [f"no {name}: {value.reason}" for name, value in values.items() if value.value is None]
+            return ("failed", lacking[0]) if lacking else ("complete", self._passed(values))
+        records = await self._alone(self.search.records)
+        if next(record for record in records if record.number == taken.number).untuned:
+            return "complete", ""
+        looks = len(self.parts) - 1
+        front = front_of(records, self.objectives)
+        at = hopeless(values, [record.values for record in front], self.objectives, looks)
+        queries = len({row.query for row in rows})
+        if at is not None:
+            return "stopped", f"hopeless beside trial {front[at].number} after {queries} queries"
+        for objective in self.objectives:
+            bound = self.search.limits.get(objective.name)
+            if bound is not None and over_limit(values[objective.name], bound, objective, looks):
+                return "stopped", f"sure to pass the limit of {bound:g} {objective.name} after {queries} queries"
+        return "complete", ""
+
+    def _passed(self, values: Mapping[str, Value]) -> str:
+        """Return which limit a trial passes."""
+        for objective in self.objectives:
+            bound, mean = self.search.limits.get(objective.name), values[objective.name].value
+            if bound is not None and mean is not None and objective.sign * (bound - mean) > 0:
+                return f"{objective.name} of {mean:.4g} passes the limit of {bound:g}"
+        return ""
+
+    # ---------------------------------------------------------------- measuring again
+
+    async def confirm(self, times: int, lock: FileLock) -> None:
+        """Measure again what may win; one process does it, the others wait and then find it done."""
+        while await self._alone(self.search.others_running) or not _locked(lock):
+            await asyncio.sleep(_WAIT)
+        try:
+            while (record := self._doubtful(await self._alone(self.search.records), times)) is not None:
+                program = with_values(self.search.program, record.numbers)
+                rows = await self.bench.measure(program, self.tasks, record.place, fresh=record.measured)
+                values = await asyncio.to_thread(values_of, rows, self.objectives, self.bench.embedder)
+                await self._alone(self.search.again, record, values)
+                self._told(record.number, await self._alone(self.search.records))
+        finally:
+            lock.release()
+
+    def _doubtful(self, records: Sequence[TrialRecord], times: int) -> TrialRecord | None:
+        """Return the next trial to measure again: the untuned one, then one on the front; None if all are sure."""
+        first = [r for r in records if r.untuned and r.state == "complete" and r.copy_of is None]
+        able = [*first, *front_of(records, self.objectives)]
+        return next((record for record in able if record.measured <= times), None)
+
+
+def _locked(lock: FileLock) -> bool:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    return True
