@@ -2,19 +2,24 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+EXTRAS := embedded,ray,inspect,mlflow,dashboard,dev
 FOLDERS := modules signatures optimize data evals
 export HF_HUB_OFFLINE ?= 1
 export LITELLM_LOCAL_MODEL_COST_MAP ?= true
 
 .PHONY: demo test lint types bench clean
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
 	touch $@
 
-demo: $(VENV)/.installed
+$(VENV)/.installed: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	touch $@
+
+demo: $(VENV)/.ready
 	$(BIN)/salon brainstorm "AI smart glasses for everyday consumers" --personas data/example_personas.csv --turns 1 --ideas 1 --votes 2 --no-facilitator --seed 1
 
 test: $(VENV)/.installed

@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import copy
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 _CACHE = tempfile.mkdtemp(prefix="salon-tests-")
@@ -153,3 +155,132 @@ def hostile(made: Callable[..., Any]) -> Any:
         said += [("thought", n, text, [f"I{n - 1}"] if n > 1 else []), ("comment", n, text, [f"T{n}"])]
         said += [("idea", n, text, [f"T{n}", f"C{n}"]), ("vote", n, text, [f"I{n}"])]
     return made([text or f"P{n}" for n, text in enumerate(HOSTILE, 1)], said, topic="".join(HOSTILE[:8]))
+
+
+# ---------------------------------------------------------------- pages
+
+_SWITCHES = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1400,1000",
+)  # fmt: skip
+
+
+class Browser:
+    """A browser, and what it complained about and asked for."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, page: Path) -> Browser:
+        """Open a file; what an earlier page did is forgotten."""
+        self.driver.get("about:blank")
+        self.complaints()
+        self.requests()
+        self.driver.get(page.as_uri())
+        return self
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Run a script in the page and return its value."""
+        return self.driver.execute_script(script, *arguments)
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the text content of all elements that a selector finds."""
+        return list(self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector))
+
+    def complaints(self) -> list[str]:
+        """Return what the console said since it was asked last, except plain information."""
+        log = self.driver.get_log("browser")
+        return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
+
+    def requests(self) -> list[str]:
+        """Return the addresses that were asked for since this was asked last."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if not url.startswith(("file:", "data:", "about:"))]
+
+    def scheme(self, name: str) -> None:
+        """Prefer the light or the dark scheme."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def size(self, width: int, height: int = 900) -> None:
+        """Take a screen of this size, as a phone would."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Chromium that fetches nothing by itself."""
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not chromedriver:
+        pytest.skip("needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium (pip install '.[dev]')")
+    service = pytest.importorskip("selenium.webdriver.chrome.service")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for switch in (*_SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(switch)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=service.Service(chromedriver))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def browser(driver: Any) -> Iterator[Browser]:
+    """A browser with a wide, light screen."""
+    opened = Browser(driver)
+    opened.scheme("light")
+    opened.size(1400)
+    yield opened
+    driver.get("about:blank")
+
+
+# ---------------------------------------------------------------- compiled programs
+
+
+@pytest.fixture
+def report() -> Callable[..., Any]:
+    """Make the report of a compile of a Debate for quality and diversity; keywords replace its parts."""
+    from dataclasses import replace
+
+    from salon.evals.statistics import Interval
+    from salon.modules import Debate
+    from salon.modules.budget import Usage
+    from salon.optimize import compile_report as parts
+
+    quality = parts.HeldOut(Interval(7, 6.5, 7.5, 2), Interval(6, None, None, 2), Interval(1, 0.5, 1.5, 2), 0.04, 2)
+    measured = {"quality": parts.Measured(6, 0.2, 2), "vendi": parts.Measured(2.5, 0.1, 2)}
+    trials = [
+        parts.Trial(0, {"k": 2}, measured, "complete", usage=Usage(40, 9000, 800, 0.01), confirmed=True),
+        parts.Trial(1, {"k": 1}, {"quality": parts.Measured(4, None, 1)}, "pruned", "hopeless after 1 task"),
+        parts.Trial(2, {"k": 4}, {}, "failed", "the model cannot be used", "gepa-1"),
+    ]
+    made = parts.CompileReport(
+        program=parts.program_change(Debate(), Debate(k=1)),
+        benchmark=parts.DataSource("topics", "0123456789abcdef", "MIT", {"place": "topics.csv", "revision": ""}),
+        train=[parts.TaskText("a1", "A use for umbrellas")],
+        validation=[parts.TaskText("b1", "A use for corks"), parts.TaskText("b2", "A use for lids")],
+        test=[parts.TaskText("c1", "A use for keys"), parts.TaskText("c2", "A use for maps")],
+        groups=5,
+        seed=7,
+        models={"participant": "openai/gpt-5-mini", "judge": "openai/gpt-5-mini"},
+        judges=["openai/gpt-5"],
+        packages={"salon": "0.1.0", "dspy": "3.4.1"},
+        objectives=[parts.Goal("quality", "maximize", "1 to 10"), parts.Goal("vendi", "maximize")],
+        space={"k": parts.Range(1, 4, False, True, 2)},
+        trials=trials,
+        front=[0],
+        picked=0,
+        rule="most diverse within 1 % of the best quality",
+        held_out={"quality": quality},
+        better=True,
+        verdict="Quality rose by 1 point.",
+        usage={"sessions": Usage(120, 90_000, 8000, 0.5), "judge": Usage(60, 30_000, 900, 0.1)},
+        seconds=77.5,
+        started="2026-11-30T10:15:00+00:00",
+        limits=["One model played and judged."],
+        search="TPE",
+    )
+    return lambda **changes: replace(made, **changes)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +23,7 @@ import pydantic
 import pytest
 
 from salon.errors import RunFailure, UserError
-from salon.testing import ChatRequest, Fault, LoopbackProcess, LoopbackServer, default_reply
+from salon.testing import ChatRequest, Fault, LoopbackProcess, LoopbackServer, Weighed, default_reply
 
 ADAPTERS = [dspy.ChatAdapter(use_json_adapter_fallback=False), dspy.JSONAdapter()]
 ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
@@ -543,3 +546,49 @@ def test_users_keys_and_cache_are_out_of_reach() -> None:
 
 def test_settings_are_restored() -> None:
     assert dspy.settings.lm is None
+
+
+# ---------------------------------------------------------------- log-probabilities
+
+WEIGHED = {"score": {"10": 0.25, "9": 0.75}}
+
+
+def _asked(server: LoopbackServer, **settings: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"reason": {"type": "string"}, "score": {"type": "integer"}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    body = {"messages": [{"role": "user", "content": "Rate it."}], "response_format": wanted, **settings}
+    request = urllib.request.Request(
+        f"{server.base_url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        choice: dict[str, Any] = json.loads(answer.read())["choices"][0]
+    return choice
+
+
+@pytest.mark.parametrize("digits", [False, True])
+def test_a_weighed_reply_tells_the_odds_of_its_values_where_they_are_asked_for(digits: bool) -> None:
+    with LoopbackServer(reply=lambda request: Weighed({"score": 10}, WEIGHED, digits)) as server:
+        plain, told = _asked(server), _asked(server, logprobs=True, top_logprobs=20)
+    assert "logprobs" not in plain
+    content = told["logprobs"]["content"]
+    assert "".join(token["token"] for token in content) == told["message"]["content"]
+    assert json.loads(told["message"]["content"])["score"] == 10
+    (weighed, *after) = [token for token in content if len(token["top_logprobs"]) > 1 or token["token"] == "0"]
+    odds = {top["token"]: math.exp(top["logprob"]) for top in weighed["top_logprobs"]}
+    assert odds == pytest.approx({"1": 0.25, "9": 0.75} if digits else {"10": 0.25, "9": 0.75})
+    assert math.exp(weighed["logprob"]) == pytest.approx(0.25)
+    assert [token["token"] for token in after] == (["0"] if digits else [])
+    assert all(token["logprob"] == 0 for token in content if token is not weighed)
+
+
+def test_log_probabilities_are_refused_where_they_are_not_supported() -> None:
+    with LoopbackServer(supports=["json_schema"]) as server:
+        _asked(server)
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+            _asked(server, logprobs=True)
+        assert "logprobs" in json.loads(refused.value.read())["error"]["message"]
+
+
+def test_plain_replies_have_no_log_probabilities() -> None:
+    with LoopbackServer() as server:
+        assert "logprobs" not in _asked(server, logprobs=True, top_logprobs=5)

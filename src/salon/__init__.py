@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from salon.errors import (
+    BudgetSpent,
     CallFailure,
     EmbeddedModelError,
     LMSetupError,
@@ -51,9 +52,12 @@ if TYPE_CHECKING:
         text_diversity,
     )
     from salon.modules.archive import load, replay, resume
+    from salon.optimize.compile import acompile, compile
     from salon.signatures import Persona
 
 _HOME = {
+    "acompile": "salon.optimize.compile",
+    "compile": "salon.optimize.compile",
     "Usage": "salon.modules",
     "RankedIdea": "salon.modules",
     "Measures": "salon.modules",
@@ -91,6 +95,7 @@ _FOLDERS = ("data", "evals", "modules", "optimize", "signatures")
 __all__ = [
     "BASELINES",
     "Budget",
+    "BudgetSpent",
     "CallFailure",
     "Chat",
     "Control",
@@ -120,7 +125,9 @@ __all__ = [
     "VerbalizedSampling",
     "Voting",
     "YesAnd",
+    "acompile",
     "asessions",
+    "compile",
     "lm",
     "load",
     "load_benchmark",

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from salon._loopback_reply import default_reply, render
-from salon._loopback_request import ChatRequest, Fault
+from salon._loopback_reply import default_reply, logprobs, render
+from salon._loopback_request import ChatRequest, Fault, Weighed
 
 _MAX_BODY = 64 * 2**20
-Reply = Callable[[ChatRequest], "str | dict[str, Any] | Fault | Awaitable[Any] | None"]
+Reply = Callable[[ChatRequest], "str | dict[str, Any] | Weighed | Fault | Awaitable[Any] | None"]
 Faults = Mapping[int, Fault] | Callable[[ChatRequest], Fault | None]
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests"}
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -43,7 +43,7 @@ class Settings:
     words: Mapping[str, int] = field(default_factory=dict)
     faults: Faults = field(default_factory=dict)
     context_tokens: int | None = None
-    supports: frozenset[str] = frozenset({"json_schema", "json_object"})
+    supports: frozenset[str] = frozenset({"json_schema", "json_object", "logprobs"})
     keep: bool = True
     record: Path | None = None
     model: str = "loopback"
@@ -171,6 +171,9 @@ class Core:
             fault, reply = reply, None
         if reply is None:
             reply = {} if fault and not fault.speaks else default_reply(request)
+        weighed = reply if isinstance(reply, Weighed) else None
+        if isinstance(reply, Weighed):
+            reply = {**default_reply(request), **reply.values}
         text = reply if isinstance(reply, str) else render(request, reply)
         delay = self.settings.delay
         wait = delay(request) if callable(delay) else delay
@@ -180,15 +183,17 @@ class Core:
         if wait > 0:
             await asyncio.sleep(wait)
         request.ended = time.monotonic()
-        return self._completion(request, text, fault)
+        return self._completion(request, text, fault, weighed)
 
     def _refusal(self, request: ChatRequest) -> _Answer | None:
-        """The error answer for what this server does not take: too long a prompt, an unknown format."""
+        """The error answer for what this server does not take: too long a prompt, a format, log-probabilities."""
         wanted = request.body.get("response_format")
         kind = wanted.get("type") if isinstance(wanted, dict) else None
         if kind not in (None, "text") and kind not in self.settings.supports:
             message = f"'response_format' of type '{kind}' is not supported with this model."
             return _error(400, f"Invalid parameter: {message}", param="response_format")
+        if request.body.get("logprobs") and "logprobs" not in self.settings.supports:
+            return _error(400, "'logprobs' are not supported with this model.", param="logprobs")
         limit = self.settings.context_tokens
         if limit is None:
             return None
@@ -205,11 +210,13 @@ class Core:
         )
         return _error(400, message, param="messages", code="context_length_exceeded")
 
-    async def _reply(self, request: ChatRequest) -> str | dict[str, Any] | Fault | None:
+    async def _reply(self, request: ChatRequest) -> str | dict[str, Any] | Weighed | Fault | None:
         reply: Any = self.settings.reply(request) if self.settings.reply else None
         return await reply if inspect.isawaitable(reply) else reply
 
-    def _completion(self, request: ChatRequest, text: str, fault: Fault | None) -> _Answer | None:
+    def _completion(
+        self, request: ChatRequest, text: str, fault: Fault | None, weighed: Weighed | None = None
+    ) -> _Answer | None:
         kind = fault.kind if fault else None
         if kind in ("hang", "drop"):
             return None
@@ -227,7 +234,9 @@ class Core:
         if request.body.get("stream"):
             return _stream(head, text, finish, usage)
         message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": finish}
+        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
+        if weighed and request.body.get("logprobs"):
+            choice["logprobs"] = logprobs(text, weighed)
         whole = _json(200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage})
         return _Answer(200, whole.body[: len(whole.body) // 2]) if kind == "malformed" else whole
 

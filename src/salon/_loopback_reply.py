@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import random
 import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from salon._loopback_request import ChatRequest, Schema, content_of, resolved
+from salon._loopback_request import ChatRequest, Schema, Weighed, content_of, resolved
 
 DEFAULT_WORDS: Mapping[str, int] = {"sketch": 70, "comment": 50, "thought": 40, "title": 6, "description": 60}
 """Words per answer for fields of these names; every other text field gets 20."""
@@ -272,3 +273,48 @@ def render(request: ChatRequest, values: dict[str, Any]) -> str:
 
 def _plain(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+_PIECES = re.compile(r"\w+|\s+|.", re.DOTALL)
+_CERTAIN = 0.0
+_NEVER = -9999.0  # what OpenAI says of a token that cannot be
+
+
+def logprobs(text: str, reply: Weighed) -> dict[str, Any]:
+    """The log-probabilities of a text's tokens: those of weighed values as scripted, all others certain."""
+    content: list[dict[str, Any]] = []
+    at = 0
+    for start, value, odds in sorted(_weighed(text, reply)):
+        content += [_token(piece, {piece: 1.0}) for piece in _PIECES.findall(text[at:start])]
+        tokens = {option: list(option) if reply.digits else [option] for option in odds}
+        own = tokens.get(value, [value])
+        for n, piece in enumerate(own):
+            likely: dict[str, float] = {}
+            for option, parts in tokens.items():
+                if parts[:n] == own[:n]:
+                    token = parts[n] if len(parts) > n else ","
+                    likely[token] = likely.get(token, 0.0) + odds[option]
+            whole = sum(likely.values()) or 1.0
+            content.append(_token(piece, {token: p / whole for token, p in likely.items()}))
+        at = start + len(value)
+    content += [_token(piece, {piece: 1.0}) for piece in _PIECES.findall(text[at:])]
+    return {"content": content, "refusal": None}
+
+
+def _weighed(text: str, reply: Weighed) -> list[tuple[int, str, Mapping[str, float]]]:
+    """Where weighed values stand in a text, and what they are."""
+    found = []
+    for name, odds in reply.odds.items():
+        place = re.search(rf'(?:"{name}": "?|\[\[ ## {name} ## \]\]\n)(\w+)', text)
+        if place:
+            found.append((place.start(1), place[1], odds))
+    return found
+
+
+def _token(token: str, likely: Mapping[str, float]) -> dict[str, Any]:
+    def told(text: str, p: float) -> dict[str, Any]:
+        logprob = math.log(p) if p else _NEVER
+        return {"token": text, "logprob": logprob or _CERTAIN, "bytes": list(text.encode("utf-8", "replace"))}
+
+    listed = [told(text, p) for text, p in sorted(likely.items(), key=lambda item: -item[1])]
+    return {**told(token, likely.get(token, 0.0)), "top_logprobs": listed[:20]}

@@ -60,6 +60,21 @@ class Fault:
         return cls(kind="malformed")
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """A scripted reply whose values have probabilities, which a request for log-probabilities is told.
+
+    Args:
+        values: The output fields. Those that are missing are `default_reply`'s.
+        odds: For each field that has them, the probability of each of its values.
+        digits: Whether the model's tokenizer writes values character by character, and not as one token.
+    """
+
+    values: Mapping[str, Any]
+    odds: Mapping[str, Mapping[str, float]]
+    digits: bool = False
+
+
 @dataclass(eq=False)
 class ChatRequest:
     """One chat request as the server saw it.

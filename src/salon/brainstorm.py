@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from salon.errors import UserError
-from salon.running import budget, default_folder, held, make_models, model_names, prepare, resumption
+from salon.running import budget, default_folder, held, made_or_loaded, make_models, model_names, prepare, resumption
 
 __all__ = ["command"]
 
@@ -58,15 +58,7 @@ def _program(options: argparse.Namespace) -> Any:
         "embedder": options.embedder,
         "max_concurrency": options.concurrency,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    if not options.program:
-        return salon.Roundtable(**given)
-    saved = salon.load(options.program)
-    if not isinstance(saved, salon.Roundtable):
-        raise UserError(f"{options.program} holds a {type(saved).__name__}", "brainstorm runs a Roundtable")
-    if given.keys() & {"minutes", "turns"}:
-        given = {"minutes": None, "turns": None, **given}
-    return saved.changed(**given)
+    return made_or_loaded(options, salon.Roundtable, given)
 
 
 def personas_of(text: str | None) -> Any:

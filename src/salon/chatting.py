@@ -16,7 +16,17 @@ from typing import Any
 
 from salon.brainstorm import personas_of
 from salon.errors import SalonError, UserError
-from salon.running import advise, budget, default_folder, make_models, model_names, prepare, report, resumption
+from salon.running import (
+    advise,
+    budget,
+    default_folder,
+    made_or_loaded,
+    make_models,
+    model_names,
+    prepare,
+    report,
+    resumption,
+)
 
 __all__ = ["command"]
 
@@ -81,7 +91,7 @@ def _program(options: argparse.Namespace) -> Any:
         "calibrate": options.calibrate,
         "max_concurrency": options.concurrency,
     }
-    return salon.YesAnd(**{name: value for name, value in given.items() if value is not None})
+    return made_or_loaded(options, salon.YesAnd, given)
 
 
 class _Talk:

@@ -11,10 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
 import salon
 from salon.errors import SalonError, UserError
+from salon.options import Commands, Parser, add_command, add_limits, add_models
+from salon.parsers import add_audit, add_compile, add_eval, add_study
 
 __all__ = ["main", "parser"]
 
@@ -31,15 +32,10 @@ examples:
   salon export salon-runs/20261130-101500-ai-smart-glasses lineage.dot --idea I2
   salon audit salon-runs/20261130-101500-ai-smart-glasses
   salon study duration --minutes 0,5,10 --sessions 5 --personas pool.csv --out study
+  salon eval --methods debate,voting-lens,direct --queries 5 --runs 5 --out evaluation
+  salon eval calibrate --labels labelled.csv --judge openai/gpt-5-mini
   salon doctor
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that reports a mistake in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"salon: {message}. See `{self.prog} --help`.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,35 +60,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    top = _Parser(
+    top = Parser(
         prog="salon",
         description="Brainstorming with AI that can be called, compiled and measured.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"salon {salon.__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     _brainstorm(commands)
     _chat(commands)
     _debate(commands)
     _replay(commands)
     _report(commands)
     _export(commands)
-    _audit(commands)
-    _study(commands)
+    add_audit(commands)
+    add_study(commands)
+    add_eval(commands)
+    add_compile(commands)
     _doctor(commands)
     return top
 
 
-def _command(commands: argparse._SubParsersAction[_Parser], name: str, module: str, summary: str) -> _Parser:
-    command = commands.add_parser(name, help=summary, description=summary)
-    command.set_defaults(module=module)
-    return command
-
-
-def _brainstorm(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _brainstorm(commands: Commands) -> None:
     summary = "Hold a roundtable: personas discuss, propose and vote; ideas come out ranked."
-    command = _command(commands, "brainstorm", "brainstorm", summary)
+    command = add_command(commands, "brainstorm", "brainstorm", summary)
     command.add_argument("topic", nargs="?", metavar="TOPIC", help="what to brainstorm about")
     session = command.add_argument_group("session")
     session.add_argument("--personas", metavar="N|FILE", help="how many to invent, or a CSV, JSON or YAML pool (5)")
@@ -104,15 +96,14 @@ def _brainstorm(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--facilitator", action=argparse.BooleanOptionalAction, default=None, help="have a facilitator (yes)"
     )
     session.add_argument("--citations", metavar="HOW", help="required, optional or off (required)")
-    session.add_argument("--program", metavar="DIR", help="use a program saved with program.save(DIR)")
     session.add_argument("--embedder", metavar="NAME", help="embedding model (packaged all-MiniLM-L6-v2)")
     _session_options(command, session)
     command.add_argument("--dry-run", action="store_true", help="print expected calls, tokens and cost; spend nothing")
 
 
-def _debate(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _debate(commands: Commands) -> None:
     summary = "Have agents with different ways of thinking answer a task, revise, and choose one answer."
-    command = _command(commands, "debate", "debating", summary)
+    command = add_command(commands, "debate", "debating", summary)
     command.add_argument("task", nargs="?", metavar="TASK", help="the task, with its constraints")
     session = command.add_argument_group("session")
     session.add_argument("--agents", type=int, metavar="N", help="how many agents (5)")
@@ -129,9 +120,9 @@ def _debate(commands: argparse._SubParsersAction[_Parser]) -> None:
     _session_options(command, session)
 
 
-def _chat(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _chat(commands: Commands) -> None:
     summary = "Brainstorm with experts who speak only when they are confident of adding something."
-    command = _command(commands, "chat", "chatting", summary)
+    command = add_command(commands, "chat", "chatting", summary)
     command.add_argument("problem", nargs="?", metavar="PROBLEM", help="what to think about")
     session = command.add_argument_group("session")
     session.add_argument("--experts", metavar="N|FILE", help="how many to invent, or a pool (the three defaults)")
@@ -144,9 +135,10 @@ def _chat(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _session_options(command: argparse.ArgumentParser, session: argparse._ArgumentGroup) -> None:
     """Add the options that all commands with a session have."""
+    session.add_argument("--program", metavar="DIR", help="use a compiled program, or one saved with program.save(DIR)")
     session.add_argument("--seed", type=int, metavar="S", help="decides every random choice (0)")
-    _model_options(command)
-    _limits(command)
+    add_models(command)
+    add_limits(command)
     output = command.add_argument_group("output")
     output.add_argument("--out", metavar="DIR", help="folder for log and results (salon-runs/<time>-<topic>)")
     output.add_argument("--force", action="store_true", help="overwrite a session that is in the folder")
@@ -154,45 +146,23 @@ def _session_options(command: argparse.ArgumentParser, session: argparse._Argume
     output.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def _limits(command: argparse.ArgumentParser, of: str = "the session") -> None:
-    limits = command.add_argument_group(f"limits (hard; {of} ends in order before it reaches them)")
-    limits.add_argument("--max-usd", type=float, metavar="USD")
-    limits.add_argument("--max-tokens", type=int, metavar="N")
-    limits.add_argument("--max-seconds", type=float, metavar="S")
-    limits.add_argument("--max-calls", type=int, metavar="N")
-    limits.add_argument("--concurrency", type=int, metavar="N", help="most calls in flight (32)")
-
-
-def _model_options(command: argparse.ArgumentParser) -> None:
-    models = command.add_argument_group("language model")
-    models.add_argument(
-        "--lm",
-        action="append",
-        metavar="[WHO=]MODEL",
-        help="embedded, or provider/model; WHO is a role (participant, facilitator, sage, person, judge) or a name; "
-        "may be repeated (SALON_LM, else embedded)",
-    )
-    models.add_argument("--api-base", metavar="URL", help="address of your own server (SALON_API_BASE)")
-    models.add_argument("--api-key", metavar="KEY", help="key (the provider's environment variable)")
-
-
-def _replay(commands: argparse._SubParsersAction[_Parser]) -> None:
-    command = _command(commands, "replay", "replay", "Show a recorded session again, without a language model.")
+def _replay(commands: Commands) -> None:
+    command = add_command(commands, "replay", "replay", "Show a recorded session again, without a language model.")
     command.add_argument("folder", metavar="DIR", help="folder of the session")
     command.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _report(commands: Commands) -> None:
     summary = "Write recorded sessions as one HTML page that opens offline: one in full, several side by side."
-    command = _command(commands, "report", "report", summary)
+    command = add_command(commands, "report", "report", summary)
     command.add_argument("folders", nargs="+", metavar="DIR", help="folder of a session, finished or not")
     command.add_argument("--out", metavar="FILE", help="the page (report.html in DIR, or here for several sessions)")
     command.add_argument("--json", action="store_true", help="print the path of the page as JSON")
 
 
-def _export(commands: argparse._SubParsersAction[_Parser]) -> None:
+def _export(commands: Commands) -> None:
     summary = "Write a recorded session as Markdown, CSV, JSON or a graph, finished or not."
-    command = _command(commands, "export", "export", summary)
+    command = add_command(commands, "export", "export", summary)
     command.add_argument("folder", metavar="DIR", help="folder of the session")
     command.add_argument(
         "names",
@@ -205,52 +175,7 @@ def _export(commands: argparse._SubParsersAction[_Parser]) -> None:
     command.add_argument("--idea", metavar="ID", help="restrict the graphs to an idea and what led to it")
 
 
-def _audit(commands: argparse._SubParsersAction[_Parser]) -> None:
-    summary = "Test whether the citations of a roundtable are real influences."
-    command = _command(commands, "audit", "auditing", summary)
-    command.add_argument("folder", metavar="DIR", help="folder of the session; the audit is kept in DIR/audit")
-    size = command.add_argument_group("size")
-    size.add_argument("--seeds", type=int, default=3, metavar="N", help="sessions per way of citing; 0 for none (3)")
-    size.add_argument("--samples", type=int, default=3, metavar="N", help="proposals per hidden entity (3)")
-    size.add_argument("--sources", type=int, default=2, metavar="N", help="cited entities hidden per idea at most (2)")
-    size.add_argument("--edges", type=int, default=60, metavar="N", help="citations judged at most (60)")
-    size.add_argument("--seed", type=int, metavar="S", help="decides what is drawn (0)")
-    _model_options(command)
-    _limits(command, "each session, and each test")
-    command.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _study(commands: argparse._SubParsersAction[_Parser]) -> None:
-    summary = "Study what a setting does to ideas, over many sessions."
-    command = _command(commands, "study", "studying", summary)
-    command.add_argument("kind", choices=("duration",), help="duration: minutes of discussion")
-    study = command.add_argument_group("study")
-    study.add_argument("--topic", default="AI smart glasses for everyday consumers", metavar="TEXT")
-    study.add_argument("--minutes", default="0,5,10,15,20,25", metavar="M,M...", help="durations (0,5,10,15,20,25)")
-    study.add_argument("--sessions", type=int, default=5, metavar="N", help="sessions of each, with equal seeds (5)")
-    study.add_argument(
-        "--citations", default="required,optional", metavar="HOW,...", help="required, optional, off (the first two)"
-    )
-    study.add_argument("--personas", metavar="N|FILE", help="how many to invent, or a CSV, JSON or YAML pool (5)")
-    study.add_argument("--ideas", type=int, metavar="N", help="ideas each persona may propose (2)")
-    study.add_argument("--votes", type=int, metavar="N", help="votes each persona may cast (5)")
-    study.add_argument(
-        "--facilitator", action=argparse.BooleanOptionalAction, default=None, help="have a facilitator (yes)"
-    )
-    study.add_argument("--embedder", metavar="NAME", help="embedding model (packaged all-MiniLM-L6-v2)")
-    study.add_argument("--seed", type=int, metavar="S", help="the first seed (0)")
-    study.add_argument(
-        "--judged", action=argparse.BooleanOptionalAction, default=True, help="have a judge rate the ideas (yes)"
-    )
-    _model_options(command)
-    _limits(command, "each session, not their sum,")
-    output = command.add_argument_group("output")
-    output.add_argument("--out", metavar="DIR", help="folder of the study; one that holds it is gone on with")
-    output.add_argument("--json", action="store_true", help="print the result as JSON")
-    command.add_argument("--dry-run", action="store_true", help="print expected sessions, calls and cost")
-
-
-def _doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
-    command = _command(commands, "doctor", "checkup", "Check the installation, the model and the embeddings.")
-    _model_options(command)
+def _doctor(commands: Commands) -> None:
+    command = add_command(commands, "doctor", "checkup", "Check the installation, the model and the embeddings.")
+    add_models(command)
     command.add_argument("--json", action="store_true", help="print the checks as JSON")

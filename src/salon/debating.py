@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from salon.errors import UserError
-from salon.running import budget, default_folder, held, make_models, model_names, prepare, resumption
+from salon.running import budget, default_folder, held, made_or_loaded, make_models, model_names, prepare, resumption
 
 __all__ = ["command"]
 
@@ -42,8 +42,9 @@ def _program(options: argparse.Namespace) -> Any:
         "lenses": options.lenses.split(",") if options.lenses else options.lenses,
         "max_concurrency": options.concurrency,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    if given.get("lenses") == ["none"]:
-        given["lenses"] = None
+    if given["lenses"] == ["none"]:
+        given["lenses"] = False
+    if options.preset and options.program:
+        raise UserError("--preset makes a program", "--program names one", "Give one of them.")
     make = getattr(salon.Debate, options.preset.replace("-", "_")) if options.preset else salon.Debate
-    return make(**given)
+    return made_or_loaded(options, make, given)

@@ -7,6 +7,7 @@
     │   └── OutputError             a folder that cannot be written or would be overwritten
     └── RunFailure (RuntimeError)   something outside failed; the command line exits 1
         ├── CallFailure             an LM call that failed after its retries
+        ├── BudgetSpent             a budget that is used up before there is a result
         ├── LogError                a session log that is damaged or does not fit the program
         └── EmbeddedModelError      the embedded model server did not start or died
 
@@ -16,6 +17,7 @@ Each error is told in one line: what happened, why, and what to do about it.
 from __future__ import annotations
 
 __all__ = [
+    "BudgetSpent",
     "CallFailure",
     "EmbeddedModelError",
     "LMSetupError",
@@ -65,6 +67,10 @@ class RunFailure(SalonError, RuntimeError):
 
 class CallFailure(RunFailure):
     """An LM call that failed after its retries."""
+
+
+class BudgetSpent(RunFailure):
+    """A budget that is used up before there is a result; what was made is kept."""
 
 
 class LogError(RunFailure):

@@ -1,4 +1,4 @@
-"""What a roundtable is expected to cost, computed before anything is spent.
+"""What a session, an evaluation or a judge is expected to cost, computed before anything is spent.
 
 Calls follow from the settings; prompt sizes from the real prompts with texts of typical length in them;
 a token is taken as four characters. Prices are those that DSPy ships; a model without one has no estimate.
@@ -13,7 +13,7 @@ from typing import Any
 from salon.modules.adapters import ADAPTERS, FORMATS
 from salon.modules.roundtable import Roundtable
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate", "estimate_method", "judging"]
 
 _TOKENS = {
     "cast": 15,
@@ -27,6 +27,9 @@ _TOKENS = {
 }
 _LINE = 70  # tokens of a comment in the transcript
 _IDEA_LINE = 95
+_ANSWER = 130  # tokens of an answer to a task
+_ANSWERS = 260  # tokens of the answers that a prompt shows on average
+_JUDGED = (600, 80)  # tokens of a judge's prompt and answer
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,19 @@ class Estimate:
     completion_tokens: int
     usd: float | None
 
+    def __add__(self, other: Estimate) -> Estimate:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        tokens = self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
+        return Estimate(self.calls + other.calls, *tokens, usd)
+
+    def __mul__(self, times: int) -> Estimate:
+        usd = None if self.usd is None else self.usd * times
+        return Estimate(self.calls * times, self.prompt_tokens * times, self.completion_tokens * times, usd)
+
     def __str__(self) -> str:
         price = "price unknown" if self.usd is None else f"about ${self.usd:.4f}"
         return (
-            f"about {self.calls} calls, {self.prompt_tokens:,} prompt and {self.completion_tokens:,} "
+            f"about {self.calls:,} calls, {self.prompt_tokens:,} prompt and {self.completion_tokens:,} "
             f"answer tokens, {price}"
         )
 
@@ -82,9 +94,31 @@ def estimate(program: Roundtable, topic: str, models: Mapping[str, str]) -> Esti
     return Estimate(calls, prompt, answer, usd)
 
 
+def estimate_method(method: Any, task: str, models: Mapping[str, str]) -> Estimate | None:
+    """Return what one answer of a method of an evaluation is expected to take; None if nothing is known of it.
+
+    A program other than a roundtable is taken to share its calls evenly among its prompts, each with texts of
+    typical length.
+    """
+    program, calls = getattr(method, "program", None), method.expected_calls()
+    if program is None or calls is None:
+        return None
+    if isinstance(program, Roundtable):
+        return estimate(program, task, models)
+    sizes = [_task_tokens(predict, task) for predict in program.predictors()]
+    prompt, answer = calls * (sum(sizes) // len(sizes) + _ANSWERS), calls * _ANSWER
+    return Estimate(calls, prompt, answer, _price(models["participant"], prompt, answer))
+
+
+def judging(model: str) -> Estimate:
+    """Return what one call of a judge is expected to take."""
+    prompt, answer = _JUDGED
+    return Estimate(1, prompt, answer, _price(model, prompt, answer))
+
+
 def _task_tokens(predict: Any, topic: str) -> int:
     """Return the tokens of a prompt that holds no material yet."""
-    inputs = {name: topic if name == "topic" else "" for name in predict.signature.input_fields}
+    inputs = {name: topic if name in ("topic", "task", "problem") else "" for name in predict.signature.input_fields}
     messages = ADAPTERS[FORMATS[0]].format(predict.signature, predict.demos, inputs)
     return sum(len(str(message["content"])) for message in messages) // 4
 

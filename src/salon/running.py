@@ -22,6 +22,7 @@ __all__ = [
     "budget",
     "default_folder",
     "held",
+    "made_or_loaded",
     "make_models",
     "model_names",
     "model_names_again",
@@ -106,6 +107,31 @@ def budget(options: argparse.Namespace) -> Any:
     from salon.modules.budget import Budget
 
     return Budget(usd=options.max_usd, tokens=options.max_tokens, seconds=options.max_seconds, calls=options.max_calls)
+
+
+def made_or_loaded(options: argparse.Namespace, kind: Any, settings: Mapping[str, Any]) -> Any:
+    """Make a program, or load the one that ``--program`` names and change in it what the options name.
+
+    Args:
+        options: Of the command.
+        kind: The class of the program, or what makes a variant of it.
+        settings: What the options say; None leaves a setting as it is.
+
+    Raises:
+        UserError: If the saved program is one of another command.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if not options.program:
+        return kind(**given)
+    import salon
+
+    saved = salon.load(options.program)
+    if not isinstance(saved, kind):
+        why = f"this command runs a {kind.__name__}"
+        raise UserError(f"{options.program} holds a {type(saved).__name__}", why)
+    if given.keys() & {"minutes", "turns"}:  # one bound that is named replaces both that were saved
+        given = {"minutes": None, "turns": None, **given}
+    return saved.changed(**given)
 
 
 def default_folder(topic: str) -> Path:

@@ -35,12 +35,12 @@ from typing import Any, Self
 
 from salon._loopback import Core, Faults, Reply, Settings
 from salon._loopback_reply import DEFAULT_WORDS, default_reply
-from salon._loopback_request import ChatRequest, Fault
+from salon._loopback_request import ChatRequest, Fault, Weighed
 from salon.errors import RunFailure, UserError
 
-__all__ = ["DEFAULT_WORDS", "ChatRequest", "Fault", "LoopbackProcess", "LoopbackServer", "default_reply"]
+__all__ = ["DEFAULT_WORDS", "ChatRequest", "Fault", "LoopbackProcess", "LoopbackServer", "Weighed", "default_reply"]
 
-_FORMATS = ("json_schema", "json_object")
+_SUPPORTS = ("json_schema", "json_object", "logprobs")
 _START_SECONDS = 30.0
 
 
@@ -82,9 +82,10 @@ class LoopbackServer(_Endpoint):
 
     Args:
         reply: What the model says: called with each `ChatRequest`, one at a time, in order of arrival. A dict
-            of output fields is written in whatever form the request wants, a str is sent as it is, a `Fault`
-            happens; None, or no ``reply``, stands for `default_reply`. May be async. An exception is answered
-            with status 400, kept in `errors`, and raised where the ``with`` statement ends.
+            of output fields is written in whatever form the request wants, and so is a `Weighed`, whose
+            values have probabilities; a str is sent as it is, a `Fault` happens; None, or no ``reply``, stands
+            for `default_reply`. May be async. An exception is answered with status 400, kept in `errors`, and
+            raised where the ``with`` statement ends.
         delay: Seconds until each answer, or a function of the request.
         seed: Seed of the default replies.
         words: Words per text field, by field name; see `DEFAULT_WORDS`.
@@ -92,7 +93,8 @@ class LoopbackServer(_Endpoint):
         context_tokens: The model's context length. A request whose prompt and ``max_tokens`` pass it is
             refused as OpenAI does. A prompt is taken to have a quarter of its UTF-8 bytes in tokens, rounded
             up.
-        supports: The kinds of ``response_format`` it takes; others are refused with status 400.
+        supports: The kinds of ``response_format`` it takes, and ``logprobs`` if it takes requests for
+            log-probabilities, which it tells of `Weighed` replies alone; others are refused with status 400.
         keep: Whether `requests` keeps the requests.
         record: A file that gets a JSON line with each request's prompt and times, once it is answered.
         model: Name of the model; a name of its own for each server by default.
@@ -108,7 +110,7 @@ class LoopbackServer(_Endpoint):
         words: Mapping[str, int] | None = None,
         faults: Faults | None = None,
         context_tokens: int | None = None,
-        supports: Collection[str] = _FORMATS,
+        supports: Collection[str] = _SUPPORTS,
         keep: bool = True,
         record: str | Path | None = None,
         model: str | None = None,
@@ -227,7 +229,7 @@ class LoopbackProcess(_Endpoint):
         words: Mapping[str, int] | None = None,
         faults: Mapping[int, Fault] | None = None,
         context_tokens: int | None = None,
-        supports: Collection[str] = _FORMATS,
+        supports: Collection[str] = _SUPPORTS,
         keep: bool = False,
         record: str | Path | None = None,
         model: str | None = None,
@@ -336,7 +338,7 @@ def _parser() -> argparse.ArgumentParser:
         help='by request number, such as {"1": {"status": 429, "retry_after": 0.1}, "2": {"kind": "drop"}}',
     )  # fmt: skip
     parser.add_argument("--context-tokens", type=int, metavar="N", help="refuse longer prompts")
-    parser.add_argument("--supports", default=",".join(_FORMATS), help="kinds of response_format, by commas")
+    parser.add_argument("--supports", default=",".join(_SUPPORTS), help="kinds of response_format; logprobs")
     parser.add_argument("--keep", action="store_true", help="keep the prompts for GET /stats?prompts=1")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write each prompt as a JSON line")
     parser.add_argument("--model", help="name of the model")

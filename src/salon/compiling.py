@@ -1,0 +1,163 @@
+"""``salon compile``: a program tuned for quality and diversity, verified, and saved as a folder."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from salon.errors import UserError
+from salon.evaluating import benchmark_of, concurrency, judges_of, role_names
+from salon.running import budget, make_models
+
+__all__ = ["command"]
+
+
+def command(options: argparse.Namespace) -> int:
+    """Compile as the options say, print the card, and return the exit code."""
+    from salon.compile_view import CompileView
+    from salon.optimize.compile import acompile
+    from salon.view import stderr_console
+
+    names = role_names(options)
+    train, held_out = _tasks(options)
+    program = _program(options)
+    if options.dry_run:
+        return _dry_run(options, program, train, held_out, names)
+    lms = make_models(names, options)
+    program.lms = {**{role: lms[role] for role in program.roles if role in lms}, **program.lms}
+    folder = Path(options.out) if options.out else _default_folder(options, program)
+    console = stderr_console()
+    console.print(f"The compile is in {folder}; the same command goes on with it", highlight=False, soft_wrap=True)
+    with CompileView(console) as view:
+        asyncio.run(
+            acompile(
+                program,
+                train,
+                held_out,
+                [name.strip() for name in options.objectives.split(",")],
+                trials=options.trials,
+                prompts=None if options.prompts == "none" else options.prompts,
+                seed=options.seed or 0,
+                budget=budget(options),
+                groups=options.groups,
+                judge=judges_of(options, lms),
+                rule=options.pick,
+                sampler=options.sampler,
+                only=options.only,
+                reflection_lm=_reflection(options, lms),
+                out=folder,
+                storage=options.storage,
+                workers=options.workers,
+                max_concurrency=concurrency(options, names),
+                tell=view,
+                **_searched(options, program),
+            )
+        )
+    return _report(options, folder)
+
+
+def _report(options: argparse.Namespace, folder: Path) -> int:
+    """Print what came of it, write the page, and return the exit code."""
+    from salon.optimize.artifact import read_report, report_json
+    from salon.optimize.card import card_markdown
+    from salon.optimize.compiled_page import write_compiled_page
+    from salon.view import stderr_console
+
+    report = read_report(folder)
+    print(report_json(report) if options.json else card_markdown(report))
+    page = write_compiled_page(folder)
+    stderr_console().print(f"Page: {page}. Program: salon.load({str(folder)!r})", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _tasks(options: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the training tasks, from the training part, and those held out, from the test part."""
+    for name, least in (("queries", 1), ("held_out", 1)):
+        if getattr(options, name) < least:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(options, name)} is not possible", "one is needed")
+    both = []
+    for part, count in (("train", options.queries), ("test", options.held_out)):
+        chosen = argparse.Namespace(**{**vars(options), "split": part, "queries": count})
+        both.append(benchmark_of(chosen))
+    return both[0], both[1]
+
+
+def _program(options: argparse.Namespace) -> Any:
+    from salon.evals.methods import ProgramMethod, method_of
+
+    method = method_of(options.program)
+    if not isinstance(method, ProgramMethod):
+        raise UserError(f"{options.program} cannot be compiled", "it is no session program")
+    return method.program
+
+
+def _searched(options: argparse.Namespace, program: Any) -> dict[str, Any]:
+    """Return which numbers are searched, with the ranges that the options give."""
+    if not options.tune:
+        return {}
+    ranges: dict[str, tuple[float, float]] = {}
+    names = []
+    for text in options.tune:
+        name, given, ends = text.partition("=")
+        names.append(name.strip())
+        if given:
+            low, _, high = ends.partition(":")
+            try:
+                ranges[name.strip()] = (float(low), float(high))
+            except ValueError:
+                raise UserError(f"--tune {text!r} cannot be read", "a range is needed as in k=1:3") from None
+    return {"include": names, "ranges": ranges or None}
+
+
+def _reflection(options: argparse.Namespace, lms: dict[str, Any]) -> Any:
+    if options.reflection:
+        return make_models({"reflection": options.reflection}, options)["reflection"]
+    return lms["participant"]
+
+
+def _default_folder(options: argparse.Namespace, program: Any) -> Path:
+    """Return a folder that the same command finds again."""
+    fixed = (
+        "program",
+        "bench",
+        "data",
+        "queries",
+        "held_out",
+        "groups",
+        "prompts",
+        "objectives",
+        "tune",
+        "lm",
+        "judge",
+    )
+    text = json.dumps([str(getattr(options, name)) for name in (*fixed, "judge", "seed", "sampler", "only")])
+    name = type(program).__name__.lower()
+    return Path("salon-runs") / f"compiled-{name}-{blake2b(text.encode(), digest_size=3).hexdigest()}"
+
+
+def _dry_run(options: argparse.Namespace, program: Any, train: Any, held_out: Any, names: dict[str, str]) -> int:
+    """Print what the compile is expected to take at most; nothing is spent."""
+    from salon.estimate import Estimate, estimate_method, judging
+    from salon.evals.methods import ProgramMethod
+    from salon.optimize.space import size, space_of
+
+    searched = _searched(options, program)
+    space = space_of(program, include=searched.get("include"), ranges=searched.get("ranges"))
+    trials = min(options.trials, size(space) or options.trials)
+    sessions = options.groups * (trials * len(train) + 2 * len(held_out))
+    task = max((task.text for task in train.tasks), key=len)
+    each = estimate_method(ProgramMethod("program", program), task, names) or Estimate(0, 0, 0, 0.0)
+    judge = (options.judge or [names["judge"]])[0]
+    expected = each * sessions + judging(judge) * (sessions * len(options.judge or [judge]))
+    numbers = ", ".join(f"{name} {d.low:g} to {d.high:g}" for name, d in space.items())
+    more = "" if options.prompts == "none" else f" Tuning prompts with {options.prompts} comes on top."
+    print(
+        f"Expected at the untuned program's cost: {trials} variants of {type(program).__name__} ({numbers}), "
+        f"{sessions} sessions. {str(expected).capitalize()}. Variants that may win are measured twice.{more} "
+        "Nothing was spent."
+    )
+    return 0
