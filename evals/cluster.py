@@ -14,30 +14,26 @@ What comes out is what comes out locally: the calls, seeds and prompts of a job 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import math
 import os
-import sys
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dspy
-
-from salon.errors import OutputError, RunFailure, SalonError, UserError
+from salon.errors import RunFailure, UserError
 from salon.redact import redact
 
-from ..modules.budget import Account, Budget, Usage
-from .engine import JOBS_PER_CALL, Engine, Todo, run_job
-from .gate import Gate, JobAccount, SharedLimits
+from ..modules.budget import Account, Usage
+from .engine import JOBS_PER_CALL, Engine, Todo
+from .gate import Gate
 from .jobs import Job, JobRow
 from .judges import RubricJudge
 from .methods import Method
+from .worker import Done, Sent, Worker
 
 __all__ = ["RayEngine", "ray_engine"]
 
@@ -45,7 +41,6 @@ _DEATHS = 3
 _LEAST_JOBS = 8  # a worker that does fewer at a time costs more than it brings
 _ASKING = 1_000_000  # calls of all workers that may wait at the gate
 _STORE = 128 * 2**20  # bytes of memory for what is sent around, on a cluster that is started here
-_EMBEDDED = "embedded/"
 
 
 def ray_engine(address: str | None = None, workers: int | None = None) -> Callable[..., Engine]:
@@ -72,7 +67,7 @@ def ray_engine(address: str | None = None, workers: int | None = None) -> Callab
         at_once: int,
         seed: int = 0,
     ) -> RayEngine:
-        sent = _Sent.of(methods, judge, root, purse.budget, seed)
+        sent = Sent.of(methods, judge, root, purse.budget, seed)
         return RayEngine(sent, purse, at_once, address, workers)
 
     return make
@@ -89,117 +84,6 @@ def _ray() -> Any:
     return ray
 
 
-@dataclass(frozen=True)
-class _Sent:
-    """What a worker needs to do jobs.
-
-    Attributes:
-        methods: Methods by name.
-        judge: Rates the answers.
-        root: Folder of the evaluation.
-        budget: Limits that the gate holds.
-        seed: Seed of the evaluation.
-        settings: DSPy's settings here.
-    """
-
-    methods: Mapping[str, Method]
-    judge: RubricJudge | None
-    root: Path
-    budget: Budget
-    seed: int
-    settings: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls, methods: Mapping[str, Method], judge: RubricJudge | None, root: Path, budget: Budget, seed: int
-    ) -> _Sent:
-        """Gather it, with the LM and the adapter that are DSPy's current ones."""
-        settings = {"lm": dspy.settings.lm, "adapter": dspy.settings.adapter}
-        return cls(methods, judge, root.resolve(), budget, seed, settings)
-
-    def packed(self) -> bytes:
-        """Return it as bytes.
-
-        Raises:
-            UserError: If something cannot be sent to another process.
-        """
-        from ray import cloudpickle
-
-        try:
-            return bytes(cloudpickle.dumps(self))
-        except Exception as error:  # whatever the parts of a user's program raise when they are copied
-            raise UserError(
-                "The methods cannot be sent to a cluster", f"{type(error).__name__}: {error}", "Use --engine local."
-            ) from error
-
-    @property
-    def embedded(self) -> bool:
-        """Whether a worker has to run the embedded model."""
-        models = [model for method in self.methods.values() for model in method.models().values()]
-        judges = [str(lm.model) for lm in self.judge.lms.values()] if self.judge is not None else []
-        return any(name.startswith(_EMBEDDED) for name in (*judges, *(str(m.get("model")) for m in models)))
-
-
-@dataclass(frozen=True)
-class _Done:
-    """What a worker tells of a job: its row or why all must stop, what it spent, and what was refused to it."""
-
-    row: JobRow | None
-    spent: Usage
-    refused: str = ""
-    failure: SalonError | None = None
-
-
-class _Worker:
-    """Does jobs, several at a time; an actor.
-
-    Args:
-        name: Its name at the gate.
-        gate: Handle of the gate.
-    """
-
-    def __init__(self, name: str, gate: Any) -> None:
-        self._name, self._gate = name, gate
-        self._tickets, self._jobs = itertools.count(), itertools.count()
-
-    async def start(self, packed: bytes, embedded: bool, path: list[str]) -> SalonError | None:
-        """Take what jobs need; return why that cannot be."""
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
-        sys.path += [place for place in path if place not in sys.path]
-        from ray import cloudpickle
-
-        try:
-            if embedded:
-                from salon.embedded import register
-
-                register()
-            self._sent: _Sent = cloudpickle.loads(packed)
-        except SalonError as error:
-            return error
-        except Exception as error:  # whatever a user's module raises where it is imported
-            why = f"{type(error).__name__}: {error}"
-            return UserError("A worker cannot start", why, "Install the same packages on all machines of the cluster.")
-        if not self._sent.root.is_dir():
-            why = f"{self._sent.root} is not there on the machine of a worker"
-            return OutputError("The folder of the evaluation is not shared", why, "Give one that all machines share.")
-        return None
-
-    async def do(self, job: Job, row: JobRow | None) -> _Done:
-        """Do a job."""
-        sent = self._sent
-        account = JobAccount(self._gate, self._name, next(self._jobs), self._tickets, sent.budget)
-        limits = SharedLimits(self._gate, self._name, self._tickets)
-        method = sent.methods[job.method]
-        try:
-            with dspy.context(**sent.settings):
-                row = await run_job(job, row, method, sent.judge, sent.root, limits, account, sent.seed)
-        except SalonError as error:
-            return _Done(None, account.spent, account.refused, error)
-        finally:
-            account.close()
-        return _Done(row, account.spent, account.refused)
-
-
 class _Hand:
     """The place of a worker: the worker that is there is replaced when it dies.
 
@@ -213,7 +97,7 @@ class _Hand:
 
     def __init__(self, ray: Any, gate: Any, packed: Any, embedded: bool, jobs: int) -> None:
         self._ray, self._gate, self._packed, self._embedded = ray, gate, packed, embedded
-        self._make = ray.remote(_Worker).options(num_cpus=1, max_restarts=0, max_concurrency=jobs + 2)
+        self._make = ray.remote(Worker).options(num_cpus=1, max_restarts=0, max_concurrency=jobs + 2)
         self._name, self._worker = "", None
         self._starting = asyncio.Lock()
 
@@ -265,11 +149,12 @@ class RayEngine:
         workers: How many workers.
     """
 
-    def __init__(self, sent: _Sent, purse: Account, at_once: int, address: str | None, workers: int | None) -> None:
+    def __init__(self, sent: Sent, purse: Account, at_once: int, address: str | None, workers: int | None) -> None:
         self._sent, self._purse, self._at_once = sent, purse, at_once
         self._address, self._workers = address, workers
         self._waiting: deque[tuple[Job, JobRow | None, int]] = deque()  # with the workers each has cost
-        self._busy, self._refusal, self._changed = 0, "", asyncio.Condition()
+        self._busy, self._refusal, self._unfinished = 0, "", False
+        self._changed = asyncio.Condition()
 
     async def run(self, todo: Todo, done: Callable[[JobRow], None]) -> str:
         """Do all jobs; none is started any more once the account is empty.
@@ -279,9 +164,10 @@ class RayEngine:
             UserError: If something cannot be sent to the workers, or they do not share the folder.
             RunFailure: If the cluster fails.
         """
-        self._refusal = self._empty()
-        if not todo or self._refusal:
-            return self._refusal
+        if not todo:
+            return ""
+        if refusal := self._empty():
+            return refusal
         self._waiting.extend((job, row, 0) for job, row in todo)
         packed = self._sent.packed()
         with _cluster(self._address, self._workers) as ray:
@@ -291,7 +177,7 @@ class RayEngine:
                 cause = getattr(error, "cause", None) or error
                 why = f"{type(cause).__name__}: {_line(cause)}"
                 raise RunFailure("The cluster failed", why, "Run the command again: it goes on.") from error
-        return self._refusal
+        return self._refusal if self._waiting or self._unfinished else ""
 
     async def _run(self, ray: Any, packed: bytes, done: Callable[[JobRow], None]) -> None:
         jobs = min(self._at_once, len(self._waiting))
@@ -331,7 +217,7 @@ class RayEngine:
                 job, row, deaths = self._waiting.popleft()
                 self._busy += 1
             try:
-                outcome: _Done = await worker.do.remote(job, row)
+                outcome: Done = await worker.do.remote(job, row)
             except ray.exceptions.RayTaskError:  # also those that tell of another actor's death
                 raise
             except ray.exceptions.RayActorError as error:
@@ -346,13 +232,14 @@ class RayEngine:
                 self._busy -= 1
                 self._changed.notify_all()
 
-    def _take(self, outcome: _Done, done: Callable[[JobRow], None]) -> None:
+    def _take(self, outcome: Done, done: Callable[[JobRow], None]) -> None:
         """Book and hand on what came of a job."""
         self._purse.spent.add(outcome.spent)
         if outcome.failure is not None:
             raise outcome.failure
         if outcome.row is not None:
             done(outcome.row)
+            self._unfinished = self._unfinished or not outcome.row.finished
         self._refusal = self._refusal or outcome.refused or self._empty()
 
     def _empty(self) -> str:

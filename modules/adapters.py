@@ -9,7 +9,8 @@ All calls over one transcript then share it as a prefix, whatever they ask for.
 **Answer format.** Four tiers: JSON with a schema whose texts are bounded (a small model then cannot run
 on), the same schema without bounds (some hosted APIs refuse them), plain JSON, and DSPy's chat sections.
 An LM starts at the first tier; one that refuses it moves down by one, for good. The tier in use is
-remembered per LM and written into the log of each call.
+remembered per LM and written into the log of each call. So is whether an LM refuses to tell the
+log-probabilities of its tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import textwrap
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import json_repair
 import pydantic
@@ -28,7 +29,17 @@ from dspy.adapters.json_adapter import JSONAdapter
 from dspy.adapters.utils import format_field_value, parse_value, translate_field_type
 from dspy.utils.exceptions import AdapterParseError
 
-__all__ = ["ADAPTERS", "FORMATS", "Format", "adapter_for", "format_of", "lower_format", "shape_of"]
+__all__ = [
+    "ADAPTERS",
+    "FORMATS",
+    "Format",
+    "adapter_for",
+    "format_of",
+    "lower_format",
+    "refuse_odds",
+    "refuses_odds",
+    "shape_of",
+]
 
 Format = Literal["bounded", "schema", "json", "chat"]
 FORMATS: tuple[Format, ...] = ("bounded", "schema", "json", "chat")
@@ -249,6 +260,7 @@ ADAPTERS: dict[Format, Any] = {
     "chat": _Chat(),
 }
 _IN_USE: WeakKeyDictionary[Any, Format] = WeakKeyDictionary()
+_WITHOUT_ODDS: WeakSet[Any] = WeakSet()
 
 
 def format_of(lm: Any) -> Format:
@@ -267,3 +279,13 @@ def lower_format(lm: Any, refused: Format) -> bool:
 def adapter_for(lm: Any) -> Any:
     """Return the adapter for an LM's format."""
     return cast(Any, ADAPTERS[format_of(lm)])
+
+
+def refuses_odds(lm: Any) -> bool:
+    """Return whether an LM has refused to tell log-probabilities."""
+    return lm in _WITHOUT_ODDS
+
+
+def refuse_odds(lm: Any) -> None:
+    """Note that an LM refuses to tell log-probabilities."""
+    _WITHOUT_ODDS.add(lm)

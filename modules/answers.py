@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -14,8 +14,9 @@ from salon.errors import LogError
 
 from .adapters import shape_of
 from .budget import Usage
+from .odds import odds_of, values_of
 
-__all__ = ["Answer", "answer_of", "digest_of", "plain_outputs", "usage_of"]
+__all__ = ["Answer", "answer_of", "digest_of", "odds_in", "plain_outputs", "usage_of"]
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Answer:
         error: Why there is no answer; empty if there is one.
         refused: Whether the call was not made for want of budget.
         clamped: Numbers that were outside their scale.
+        odds: How likely each value of a field was, where that was asked for and the LM told it.
     """
 
     outputs: Mapping[str, Any]
     error: str = ""
     refused: bool = False
     clamped: int = 0
+    odds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -75,6 +78,20 @@ def plain_outputs(signature: Any, outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _adapter(fields[k].annotation).dump_python(v, mode="json") for k, v in outputs.items()}
 
 
+def odds_in(
+    signature: Any, outputs: Mapping[str, Any], weighed: Sequence[str], logprobs: Any
+) -> dict[str, dict[str, float]]:
+    """Return how likely each value of the named outputs was, as far as the log-probabilities tell.
+
+    Raises:
+        ValueError: If one of the outputs is no choice and no number on a scale.
+    """
+    fields = shape_of(signature).outputs
+    values = {name: values_of(fields[name].annotation.schema()) for name in weighed}
+    written = plain_outputs(signature, {name: outputs[name] for name in weighed})
+    return odds_of(logprobs, {name: str(value) for name, value in written.items()}, values)
+
+
 def answer_of(signature: Any, record: Mapping[str, Any]) -> Answer:
     """Return the answer that a log record holds.
 
@@ -88,4 +105,4 @@ def answer_of(signature: Any, record: Mapping[str, Any]) -> Answer:
         typed = {k: _adapter(fields[k].annotation).validate_python(v) for k, v in outputs.items() if k in fields}
     except ValueError as error:
         raise LogError("The session log is damaged", f"an answer in it cannot be read ({error})") from error
-    return Answer(typed, clamped=record["clamped"])
+    return Answer(typed, clamped=record["clamped"], odds=record.get("odds", {}))

@@ -16,9 +16,10 @@ from .document import document_of
 from .events import Event, event_from
 from .files import RESULT_NAMES, write_results
 from .log import Recorded, read_log
-from .program import SessionProgram, read_program, run_sync
+from .program import SessionProgram, run_sync
 from .roundtable import Roundtable
 from .run import Control
+from .saving import check_contracts, read_program
 from .session import Session
 from .text import excerpt
 from .yes_and import YesAnd
@@ -31,37 +32,80 @@ PROGRAMS: dict[str, type[SessionProgram]] = {
 
 
 def load(folder: str | Path) -> SessionProgram:
-    """Load a saved program; no code from the folder is run.
+    """Load a saved or compiled program.
+
+    Of the folder only ``program.json`` is read, and nothing in it is run. LMs are not part of it: call the
+    program under ``dspy.context(lm=...)``, or set its ``lms``.
 
     Args:
-        folder: What ``program.save`` wrote.
+        folder: What ``program.save``, or a compile, wrote.
 
     Raises:
-        OutputError: If there is no program.
-        UserError: If it does not fit this salon.
+        OutputError: If there is no program, or its file is damaged.
+        UserError: If it does not fit this salon: another version, program, setting, predictor, field or number.
     """
-    return program_of(read_program(folder))
+    content = read_program(folder)
+    program = program_of(content, saved=True)
+    model = Path(program.embedder.model)
+    if model.exists() and model.resolve().is_relative_to(Path(folder).resolve()):
+        raise UserError(
+            f"The program in {folder} is not loaded",
+            f"its embedding model {excerpt(str(model), 80)} lies in the same folder, from which nothing is run",
+            "Move the model elsewhere, and name that place as `embedder` in the settings of program.json.",
+        )
+    return program
 
 
-def program_of(content: dict[str, Any]) -> SessionProgram:
+def program_of(content: dict[str, Any], saved: bool = False) -> SessionProgram:
     """Build a program from its description, as in ``program.json`` or a session's header.
+
+    Args:
+        content: Name, settings and state.
+        saved: Whether it is that of a program file, which has the contracts of its predictors too.
 
     Raises:
         UserError: If there is no such program, or its settings or state do not fit.
     """
-    kind = PROGRAMS.get(str(content.get("name")))
+    name = content.get("name")
+    kind = PROGRAMS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise UserError(f"There is no program {content.get('name')!r}", f"known are {', '.join(PROGRAMS)}")
+        raise UserError(f"There is no program {excerpt(repr(name)[:500], 60)}", f"known are {', '.join(PROGRAMS)}")
     try:
-        program = kind(**content["settings"])
-        program.load_state(content["state"])
-    except (TypeError, KeyError, AttributeError) as error:
+        settings = _checked_settings(kind, content.get("settings"))
+        program = kind(**settings)
+        if saved:
+            check_contracts(content.get("signatures"), program)
+        program.load_state(content.get("state"))
+        odd = [key for key, value in program.settings().items() if value != settings[key]]
+        if odd:
+            told = excerpt(f"{settings[odd[0]]!r}"[:500], 60)
+            raise UserError(f"its {odd[0]} would not be {told}, which is no such setting or is at odds with its state")
+    except (TypeError, LookupError, AttributeError, ValueError, ArithmeticError) as error:
+        told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         raise UserError(
             f"The saved {kind.__name__} does not fit this salon",
-            f"{type(error).__name__}: {error}",
-            f"It was saved by salon {content.get('salon', '?')}.",
+            told.rstrip(".").replace("does not fit this salon", "does not fit"),
+            f"It was saved by salon {content['salon']}." if isinstance(content.get("salon"), str) else "",
         ) from error
     return program
+
+
+def _checked_settings(kind: type[SessionProgram], settings: Any) -> dict[str, Any]:
+    """Return settings that are those of a program, no more and no fewer; a switch is true or false.
+
+    Raises:
+        UserError: If they are not.
+    """
+    known = kind().settings()
+    if not isinstance(settings, dict):
+        raise UserError("its settings are not an object")
+    if settings.keys() != known.keys():
+        odd = excerpt(", ".join(sorted(map(str, settings.keys() ^ known.keys()))), 200)
+        raise UserError(f"its settings differ in {odd}")
+    for name, usual in known.items():
+        if isinstance(usual, bool) != isinstance(settings[name], bool):
+            raise UserError(f"{name}={excerpt(repr(settings[name])[:500], 60)} is not possible")
+    return settings
 
 
 async def ahold_again(

@@ -81,7 +81,7 @@ class Baseline(SessionProgram):
                 f"equal_calls={equal_calls} is not possible", f"one answer takes {self.chain_calls()} calls"
             )
         self.equal_calls, self.lens = equal_calls, lens
-        self.temperature = Tunable(1.0, 0, 2)
+        self.temperature = Tunable(1.0, 0, 2, search=(0.5, 1.3, 0.1))
         self.choose = dspy.Predict(ChooseAnswer)
 
     @abstractmethod
@@ -186,7 +186,7 @@ class Voting(Direct):
 
     def __init__(self, answers: int = 5, **settings: Any) -> None:
         super().__init__(**settings)
-        self.answers = Tunable(answers, 1, 100, "answers", whole=True)
+        self.answers = Tunable(answers, 1, 100, "answers", whole=True, search=(2, 9))
 
     def own_chains(self) -> int:
         """Return the number of answers."""
@@ -206,7 +206,7 @@ class SelfRefine(Direct):
     """
 
     def __init__(self, rounds: int = 2, **settings: Any) -> None:
-        self.rounds = Tunable(rounds, 0, 20, "rewritings", whole=True)
+        self.rounds = Tunable(rounds, 0, 20, "rewritings", whole=True, search=(0, 4))
         super().__init__(**settings)
         self.refine = dspy.Predict(Refine)
 
@@ -245,7 +245,7 @@ class VerbalizedSampling(Baseline):
 
     def __init__(self, answers: int = 5, tail: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
-        self.answers = Tunable(answers, 2, 20, "answers a call", whole=True)
+        self.answers = Tunable(answers, 2, 20, "answers a call", whole=True, search=(2, 8))
         self.tail = tail
         self.sample = dspy.Predict(SampleAnswers)
 

@@ -137,12 +137,14 @@ class Account:
     Attributes:
         spent: The account so far.
         longest: Tokens of the longest answer so far.
+        refused: Why a call was refused; empty as long as none was.
     """
 
     budget: Budget
     elapsed: Callable[[], float] = lambda: 0.0
     spent: Usage = field(default_factory=Usage)
     longest: int = 0
+    refused: str = ""
 
     def __post_init__(self) -> None:
         self._reserved: dict[int, Usage] = {}
@@ -169,6 +171,7 @@ class Account:
             cost.usd, known = self._price(model, cost)
             refusal = self.budget.refusal(self.spent, self._pending(cost))
             if refusal and (not self._reserved or self.budget.refusal(self.spent, cost)):
+                self.refused = refusal
                 return refusal
             if not refusal and (known or not self._models[model]):
                 break
@@ -181,7 +184,7 @@ class Account:
             self._dearest = cost
         return ""
 
-    def extend(self, cost: Usage, used: Usage) -> str:
+    async def extend(self, cost: Usage, used: Usage) -> str:
         """Let a reservation, of which ``used`` is gone, hold for one more attempt; return why it cannot."""
         refusal = self.budget.refusal(self.spent, self._pending(used))
         if not refusal:

@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +28,10 @@ from dspy.utils import exceptions as dspy_errors
 from salon.errors import CallFailure, LMSetupError, LogError
 from salon.redact import redact
 
-from .adapters import adapter_for, format_of, lower_format, shape_of
-from .answers import Answer, answer_of, digest_of, plain_outputs, usage_of
+from .adapters import adapter_for, format_of, lower_format, refuse_odds, refuses_odds, shape_of
+from .answers import Answer, answer_of, digest_of, odds_in, plain_outputs, usage_of
 from .budget import Account, Budget, Usage
+from .limits import Limit, place
 from .log import SessionLog
 from .streams import rollout_id
 from .text import tokens
@@ -43,6 +45,8 @@ _FATAL = (
     dspy_errors.LMUnsupportedModelError,
 )
 _ABOUT_FORMAT = re.compile(r"response_format|json_schema|json_object|schema|structured output|grammar", re.I)
+_ABOUT_ODDS = re.compile(r"log_?prob", re.I)
+_ODDS = {"logprobs": True, "top_logprobs": 20}  # the most alternatives that OpenAI's protocol tells
 _LONGEST_ANSWER = 400  # tokens expected of an answer at most, where the LM has no max_tokens
 _FORMAT_TOKENS = 250  # what a provider may count for the JSON schema and the chat's frame
 
@@ -58,6 +62,7 @@ class CallProgress:
         ended: Whether it ended.
         spent: What the session has spent by now.
         inputs: What the call is given.
+        predict: The predictor that is asked.
     """
 
     key: str
@@ -66,6 +71,7 @@ class CallProgress:
     ended: bool
     spent: Usage
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    predict: Any = field(default=None, repr=False)
 
 
 @dataclass
@@ -113,20 +119,23 @@ class Desk:
         notify: Told when calls begin and end.
         offline: Refuse to call anything (replay).
         elapsed: Returns the seconds the session has run.
+        purse: An account that many sessions share, with limits of its own.
     """
 
     log: SessionLog
     lms: LMs
     seed: int
     budget: Budget
-    limit: asyncio.Semaphore
+    limit: Limit
     temperature: float = 1.0
     notify: Callable[[CallProgress], None] = lambda _: None
     offline: bool = False
     elapsed: Callable[[], float] = lambda: 0.0
+    purse: Account | None = None
 
     def __post_init__(self) -> None:
         self.account = Account(self.budget, self.elapsed)
+        self._accounts = [self.account] if self.purse is None else [self.account, self.purse]
         self._asking: set[asyncio.Task[Any]] = set()
         for record in (*self.log.recorded.past, *self.log.recorded.calls.values()):
             self._book(record)
@@ -137,7 +146,14 @@ class Desk:
         return self.account.spent
 
     async def ask(
-        self, predict: Any, key: str, role: str, speaker: str, names: tuple[str, ...] = (), **inputs: Any
+        self,
+        predict: Any,
+        key: str,
+        role: str,
+        speaker: str,
+        names: tuple[str, ...] = (),
+        weighed: tuple[str, ...] = (),
+        **inputs: Any,
     ) -> Answer:
         """Return the answer to a call, from the log or from the LM.
 
@@ -147,6 +163,8 @@ class Desk:
             role: LM role.
             speaker: Persona id, or a role, that the call speaks for.
             names: Further names by which an LM may be set for this speaker.
+            weighed: Output fields, each a choice or a number on a scale, of which the answer is to have the
+                ``odds`` where the LM tells log-probabilities.
             inputs: The signature's inputs.
 
         Raises:
@@ -156,7 +174,7 @@ class Desk:
         digest = digest_of(inputs)
         recorded = self.log.recorded.calls.get(key)
         if recorded is not None and recorded["digest"] == digest:
-            self._tell(key, speaker, inputs, ended=True)
+            self._tell(predict, key, speaker, inputs, ended=True)
             return answer_of(predict.signature, recorded)
         if self.offline or (recorded is not None and self.log.behind):
             raise LogError(
@@ -169,7 +187,7 @@ class Desk:
         assert task is not None
         self._asking.add(task)
         try:
-            record = await self._paid(predict, lm, key, speaker, inputs)
+            record = await self._paid(predict, lm, key, speaker, inputs, weighed)
         finally:
             self._asking.discard(task)
         self.log.call(
@@ -191,37 +209,44 @@ class Desk:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _paid(self, predict: Any, lm: Any, key: str, speaker: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    async def _paid(
+        self, predict: Any, lm: Any, key: str, speaker: str, inputs: dict[str, Any], weighed: tuple[str, ...]
+    ) -> dict[str, Any]:
         """Make a call within the budget and book what it cost; return what to record."""
-        cost = self._expected(predict, lm, inputs)
-        refusal = await self.account.reserve(lm.model, cost)
-        if refusal:
-            return _nothing("refused", lm, refusal)
+        costs: list[Usage] = []  # set aside in each account
         try:
-            async with self.limit:
-                self._tell(key, speaker, inputs, ended=False)
-                record = await self._made(predict, lm, key, inputs, cost)
+            for account in self._accounts:
+                cost = self._expected(predict, lm, inputs)
+                if refusal := await account.reserve(lm.model, cost):
+                    return _nothing("refused", lm, refusal)
+                costs.append(cost)
+            async with place(self.limit, lm):
+                self._tell(predict, key, speaker, inputs, ended=False)
+                record = await self._made(predict, lm, key, inputs, weighed, costs)
             self._book(record)
         finally:
-            self.account.release(lm.model, cost)
-            self._tell(key, speaker, inputs, ended=True)
+            for account, cost in zip(self._accounts, costs, strict=False):
+                account.release(lm.model, cost)
+            self._tell(predict, key, speaker, inputs, ended=True)
         return record
 
-    def _tell(self, key: str, speaker: str, inputs: Mapping[str, Any], *, ended: bool) -> None:
-        self.notify(CallProgress(key, speaker, key.split("/")[-2], ended, self.spent, inputs))
+    def _tell(self, predict: Any, key: str, speaker: str, inputs: Mapping[str, Any], *, ended: bool) -> None:
+        self.notify(CallProgress(key, speaker, key.split("/")[-2], ended, self.spent, inputs, predict))
 
-    async def _made(self, predict: Any, lm: Any, key: str, inputs: dict[str, Any], cost: Usage) -> dict[str, Any]:
+    async def _made(
+        self, predict: Any, lm: Any, key: str, inputs: dict[str, Any], weighed: tuple[str, ...], costs: list[Usage]
+    ) -> dict[str, Any]:
         """Make a call, with one repair if its answer cannot be read; return what to record."""
         start, usage = time.perf_counter(), Usage()
         record = _nothing("failed", lm, "")
         earlier = 2 * sum(r.get("key") == key and r["status"] == "failed" for r in self.log.recorded.past)
         for attempt in range(2):
-            if attempt and (refusal := self.account.extend(cost, replace(usage))):
+            if attempt and (refusal := await self._extended(costs, usage)):
                 record["error"] += f"; it was not asked for again: {refusal}"
                 break
             rollout = rollout_id(self.seed, key, earlier + attempt)
             try:
-                outputs = await self._predicted(predict, lm, rollout, inputs, usage)
+                outputs, odds = await self._predicted(predict, lm, rollout, inputs, weighed, usage)
             except dspy.AdapterParseError as error:
                 record |= {"repairs": attempt, "error": f"the answer could not be read: {_told(error, lm)}"}
                 continue
@@ -245,6 +270,7 @@ class Desk:
                     "error": "",
                     "clamped": clamped,
                     "outputs": plain,
+                    **({"odds": odds} if weighed else {}),
                 }
             break
         return record | {
@@ -257,12 +283,12 @@ class Desk:
         }
 
     async def _predicted(
-        self, predict: Any, lm: Any, rollout: int, inputs: dict[str, Any], usage: Usage
-    ) -> dict[str, Any]:
-        """Call the predictor, lowering the answer format as often as the LM refuses it."""
+        self, predict: Any, lm: Any, rollout: int, inputs: dict[str, Any], weighed: tuple[str, ...], usage: Usage
+    ) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+        """Call the predictor, asking for less as often as the LM refuses: for no odds, for a lower answer format."""
         config = {"temperature": self.temperature, "rollout_id": rollout}
         while True:
-            used = format_of(lm)
+            used, odds = format_of(lm), self._odds(lm) if weighed else {}
             account = SimpleNamespace(history=[])
             callers = [*(dspy.settings.caller_modules or []), account]
             try:
@@ -272,16 +298,38 @@ class Desk:
                     caller_modules=callers,
                     disable_history=False,
                 ):
-                    prediction = await self._in_time(lambda: predict.acall(**inputs, lm=lm, config=config))
-                return {name: prediction[name] for name in shape_of(predict.signature).outputs}
+                    prediction = await self._in_time(partial(predict.acall, **inputs, lm=lm, config=config | odds))
+                outputs = {name: prediction[name] for name in shape_of(predict.signature).outputs}
+                return outputs, odds_in(predict.signature, outputs, weighed, prediction.get("logprobs"))
             except dspy_errors.ContextWindowExceededError:
                 raise
             except (dspy_errors.LMInvalidRequestError, dspy_errors.LMUnsupportedFeatureError) as error:
-                if dspy.settings.adapter or not _ABOUT_FORMAT.search(str(error)) or not lower_format(lm, used):
+                if odds and _ABOUT_ODDS.search(str(error)):
+                    refuse_odds(lm)
+                elif dspy.settings.adapter or not _ABOUT_FORMAT.search(str(error)) or not lower_format(lm, used):
                     raise
             finally:
                 for entry in account.history:
                     usage.add(usage_of(entry))
+                    if odds:
+                        _lighten(entry)
+
+    def _odds(self, lm: Any) -> dict[str, Any]:
+        """Return the settings of a call that wants log-probabilities; none for an LM that refuses them.
+
+        An answer with them takes a megabyte in DSPy's cache. Where the log is on disk it keeps all that is
+        needed of it, so the cache is left out.
+        """
+        if refuses_odds(lm):
+            return {}
+        return _ODDS if self.log.path is None else _ODDS | {"cache": False}
+
+    async def _extended(self, costs: list[Usage], usage: Usage) -> str:
+        """Have what is set aside hold for one more attempt; return why it cannot."""
+        for account, cost in zip(self._accounts, costs, strict=True):
+            if refusal := await account.extend(cost, replace(usage)):
+                return refusal
+        return ""
 
     async def _in_time(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Make a call that may take no longer than the budget of seconds lasts."""
@@ -293,11 +341,12 @@ class Desk:
         return await asyncio.wait_for(call(), left)
 
     def _book(self, record: Mapping[str, Any]) -> None:
-        self.account.book(str(record.get("model")), Usage.of(record), record.get("seconds", 0.0))
+        for account in self._accounts:
+            account.book(str(record.get("model")), Usage.of(record), record.get("seconds", 0.0))
 
     def _expected(self, predict: Any, lm: Any, inputs: dict[str, Any]) -> Usage:
         """Return what a call will cost at most, as far as its budget is limited."""
-        if self.budget.tokens is None and self.budget.usd is None:
+        if all(account.budget.tokens is None and account.budget.usd is None for account in self._accounts):
             return Usage(calls=1)
         adapter = dspy.settings.adapter or adapter_for(lm)
         messages = adapter.format(predict.signature, predict.demos, inputs)
@@ -308,6 +357,12 @@ class Desk:
             prompt_tokens=_FORMAT_TOKENS + sum(tokens(str(message["content"])) for message in messages),
             completion_tokens=longest or max(_LONGEST_ANSWER, self.account.longest),
         )
+
+
+def _lighten(entry: dict[str, Any]) -> None:
+    """Keep the text alone of an answer in DSPy's history, without its log-probabilities."""
+    entry["outputs"] = [out.get("text") if isinstance(out, Mapping) else out for out in entry.get("outputs") or []]
+    entry["response"] = None
 
 
 def _nothing(status: str, lm: Any, error: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from salon.errors import PersonaError, UserError
 from ..signatures.personas import Persona
 from .budget import Budget
 from .control import Control
+from .limits import CallLimits
 from .text import clean, excerpt, tokens
 
 __all__ = ["MOST_INVENTED", "check_arguments", "check_sketches", "checked_personas", "checked_text"]
@@ -25,7 +26,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "out": ((str, Path), "the path of a folder"),
     "budget": ((Budget,), "a salon.Budget"),
     "control": ((Control,), "a salon.Control"),
-    "limit": ((asyncio.Semaphore,), "an asyncio.Semaphore"),
+    "limit": ((asyncio.Semaphore, CallLimits), "an asyncio.Semaphore"),
 }
 
 

@@ -46,6 +46,10 @@ class Embedder:
         """Share the loaded model and its cache between copies of a program."""
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send another process the name of the model; it loads its own."""
+        return type(self), (self.model, self.batch)
+
     def warm(self) -> None:
         """Load the model now."""
         with self._lock:

@@ -16,7 +16,6 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -25,19 +24,31 @@ import dspy
 from salon.errors import OutputError, UserError
 from salon.redact import describe
 
-from .budget import Budget, Usage
+from .budget import Account, Budget, Usage
 from .calls import CallProgress, Desk, LMs
 from .checks import check_arguments
 from .embedding import Embedder
 from .events import Event
 from .files import write_results
+from .limits import Limit
 from .log import BUDGET, LOG_NAME, VERSION, Recorded, SessionLog
 from .run import Control, Run
+from .saving import (
+    PROGRAM_NAME,
+    check_contracts,
+    contract_of,
+    read_program,
+    restore,
+    same_prompts,
+    saved_state,
+    version_of,
+    write_program,
+)
 from .session import Session, Status
+from .text import excerpt
 
 __all__ = ["PROGRAM_NAME", "SessionProgram", "read_program", "run_sync"]
 
-PROGRAM_NAME = "program.json"
 T = TypeVar("T")
 
 
@@ -112,9 +123,11 @@ class SessionProgram(dspy.Module):
         budget: Budget | None = None,
         control: Control | None = None,
         listen: Callable[[Event | CallProgress], None] | None = None,
-        limit: asyncio.Semaphore | None = None,
+        limit: Limit | None = None,
         recorded: Recorded | None = None,
         offline: bool = False,
+        purse: Account | None = None,
+        results: bool = True,
         **inputs: Any,
     ) -> Session:
         """Hold one session and return it.
@@ -128,6 +141,8 @@ class SessionProgram(dspy.Module):
             limit: Bounds calls in flight; share one between sessions that run together.
             recorded: Records of an earlier run to continue (see ``salon.resume``).
             offline: Call no LM; a call that is not recorded is an error.
+            purse: An account with limits of its own that this session shares with others.
+            results: Whether to write ideas, transcript and graph beside the log.
             inputs: The program's inputs, e.g. ``topic``.
 
         Raises:
@@ -148,7 +163,7 @@ class SessionProgram(dspy.Module):
         folder = Path(out) if out is not None else None
         log = SessionLog(folder, recorded, rewrite=not interrupted)
         session = Session(recorded.header, folder=folder, log=recorded)
-        run = self._run(session, log, lms, budget, control or Control(), listen or _ignore, limit, offline)
+        run = self._run(session, log, lms, budget, control or Control(), listen or _ignore, limit, offline, purse)
         try:
             session.status, session.reason = await self._session(run)
             refused = [call["error"] for call in recorded.calls.values() if call["status"] == "refused"]
@@ -163,7 +178,7 @@ class SessionProgram(dspy.Module):
         log.end({"status": session.status, "reason": session.reason, "usage": vars(session.usage).copy()})
         if offline and recorded.end is not None:
             session.usage = Usage(**recorded.end["usage"])
-        if folder is not None and not offline:
+        if folder is not None and results and not offline:
             write_results(session, folder)
         return session
 
@@ -175,8 +190,9 @@ class SessionProgram(dspy.Module):
         budget: Budget | None,
         control: Control,
         listen: Callable[[Event | CallProgress], None],
-        limit: asyncio.Semaphore | None,
+        limit: Limit | None,
         offline: bool,
+        purse: Account | None,
     ) -> Run:
         limits = budget or Budget()
         if limits == Budget():
@@ -203,6 +219,7 @@ class SessionProgram(dspy.Module):
             notify=listen,
             offline=offline,
             elapsed=run.elapsed,
+            purse=purse,
         )
         return run
 
@@ -248,13 +265,39 @@ class SessionProgram(dspy.Module):
 
         LMs are not saved: they belong to whoever calls the program.
         """
-        target = Path(path) / PROGRAM_NAME
-        content = {"salon": _version("salon"), "dspy": _version("dspy"), **self.described()}
+        content = self.described()
+        self._check_saved(content)
+        write_program(path, {**content, "signatures": self.contracts()})
+
+    def contracts(self) -> dict[str, str]:
+        """Return the fields of each predictor with their types, which tuning does not change."""
+        return {name: contract_of(predictor.signature) for name, predictor in self.named_predictors()}
+
+    def _check_saved(self, content: dict[str, Any]) -> None:
+        """Make sure that what would be written makes this program again."""
+        for name, predictor in self.named_predictors():
+            if predictor.config or predictor.fields:
+                odd = ", ".join([*predictor.config, *predictor.fields])
+                raise UserError(
+                    "The program cannot be saved",
+                    f"its predictor {name} has settings of its own ({odd}), which a program file does not hold",
+                    "Set them on the LM.",
+                )
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"{target} cannot be written", error.strerror or str(error)) from error
+            read = json.loads(json.dumps(content, allow_nan=False))
+            other = type(self)(**read["settings"])
+            check_contracts(self.contracts(), other)
+            other.load_state(read["state"])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UserError("The program cannot be saved", f"it would not come back as it is: {error}") from error
+        mine = dict(self.named_predictors())
+        for name, predictor in other.named_predictors():
+            if not same_prompts(mine[name], predictor):
+                raise UserError(
+                    "The program cannot be saved",
+                    f"the demonstrations of its predictor {name} would not come back as they are",
+                    "Give them as texts, numbers, lists and dicts with texts as keys.",
+                )
 
     def changed(self, **settings: Any) -> Self:
         """Return a program like this one with other settings; prompts and other tunables stay as they are."""
@@ -273,33 +316,30 @@ class SessionProgram(dspy.Module):
             OutputError: If there is no program.
             UserError: If it does not fit this one.
         """
-        self.load_state(read_program(path).get("state") or {})
+        content, own = read_program(path), type(self).__name__
+        if content.get("name") != own:
+            raise UserError(f"{path} holds a {excerpt(str(content.get('name')), 60)}", f"this is a {own}")
+        check_contracts(content.get("signatures"), self)
+        self.load_state(content.get("state"))
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return prompts, demos and tunables, without LMs."""
-        state = {name: _bare(p).dump_state(json_mode=json_mode) for name, p in self.named_parameters()}
-        for entry in state.values():
-            for unsaved in ("lm", "traces", "train"):
-                entry.pop(unsaved, None)
-        return state
+        return {name: saved_state(parameter, json_mode) for name, parameter in self.named_parameters()}
 
-    def load_state(self, state: dict[str, Any], **_: Any) -> None:
-        """Take prompts, demos and tunables from a saved state.
+    def load_state(self, state: Any, **_: Any) -> None:
+        """Take prompts, demos and tunables from a saved state, all or none.
 
         Raises:
             UserError: If the state does not fit this program.
         """
         own = dict(self.named_parameters())
-        if state.keys() != own.keys():
-            odd = ", ".join(sorted(state.keys() ^ own.keys()))
-            raise UserError("The saved program does not fit this salon", f"it differs in {odd}")
+        if not isinstance(state, Mapping) or state.keys() != own.keys():
+            odd = ", ".join(sorted(map(str, (state if isinstance(state, Mapping) else {}).keys() ^ own.keys())))
+            raise UserError("The saved program does not fit this salon", f"it differs in {excerpt(odd, 300)}")
         for name, parameter in own.items():
-            if isinstance(parameter, dspy.Predict):
-                lm = parameter.lm
-                parameter.load_state({"traces": [], "train": [], "lm": None, **state[name]})
-                parameter.lm = lm
-            else:
-                parameter.load_state(state[name])
+            restore(name, copy.copy(parameter), state[name])
+        for name, parameter in own.items():
+            restore(name, parameter, state[name])
 
     def described_lms(self) -> dict[str, dict[str, Any]]:
         """Return what may be told of the LMs that a session would use now, by role, persona id or persona name.
@@ -326,26 +366,10 @@ class SessionProgram(dspy.Module):
             "predictors": {name: describe(p.lm) for name, p in self.named_predictors() if p.lm is not None},
             "packages": {
                 "python": sys.version.split()[0],
-                **{name: _version(name) for name in ("salon", "dspy", "litellm", "sentence-transformers")},
+                **{name: version_of(name) for name in ("salon", "dspy", "litellm", "sentence-transformers")},
             },
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-
-
-def read_program(folder: str | Path) -> dict[str, Any]:
-    """Return what ``save`` wrote into a folder.
-
-    Raises:
-        OutputError: If there is no program.
-    """
-    path = Path(folder) / PROGRAM_NAME
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise OutputError(f"There is no program in {folder}", f"it has no {PROGRAM_NAME}") from None
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read", str(error)) from error
-    return content if isinstance(content, dict) else {}
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
@@ -372,21 +396,5 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     return result[0]
 
 
-def _bare(parameter: Any) -> Any:
-    """Return a parameter without an LM of its own, which might not be one that can be saved."""
-    if getattr(parameter, "lm", None) is None:
-        return parameter
-    parameter = copy.copy(parameter)
-    parameter.lm = None
-    return parameter
-
-
 def _ignore(_: Event | CallProgress) -> None:
     """Listen to nothing."""
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"

@@ -98,8 +98,12 @@ class Roundtable(SessionProgram):
         self.personas = checked_personas(personas, 2, "a roundtable")
         if minutes is None and turns is None:
             minutes = DEFAULT_MINUTES
-        self.minutes = None if minutes is None else Tunable(minutes, 0, 240, "minutes of discussion", whole=False)
-        self.turns = None if turns is None else Tunable(turns, 0, 10_000, "turns of discussion", whole=True)
+        self.minutes: Tunable | None = None
+        self.turns: Tunable | None = None
+        if minutes is not None:
+            self.minutes = Tunable(minutes, 0, 240, "minutes of discussion", whole=False, search=(1, 10, 1))
+        if turns is not None:
+            self.turns = Tunable(turns, 0, 10_000, "turns of discussion", whole=True, search=(2, 20))
         self.ideas = Tunable(ideas, 0, 50, "ideas per persona", whole=True)
         self.votes = Tunable(votes, 0, 20, "votes per persona", whole=True)
         self.facilitator = facilitator
@@ -107,16 +111,16 @@ class Roundtable(SessionProgram):
         if citations not in get_args(Citing):
             raise UserError(f"citations={citations!r} is not possible", f"they are {', '.join(get_args(Citing))}")
         self.citations = citations
-        self.threshold = Tunable(6.0, 0, 10, "eagerness")
-        self.fairness = Tunable(1.01, 1, 2, "weight per silent turn")
-        self.duplicate = Tunable(0.80, 0.5, 1, "cosine")
+        self.threshold = Tunable(6.0, 0, 10, "eagerness", search=(3, 9, 0.5))
+        self.fairness = Tunable(1.01, 1, 2, "weight per silent turn", search=(1.01, 1.31, 0.05))
+        self.duplicate = Tunable(0.80, 0.5, 1, "cosine", search=(0.7, 0.95, 0.05))
         self.distinct = Tunable(0.90, 0.5, 1, "cosine")
         self.ideation_minutes = Tunable(10.0, 0, 240, "minutes of ideation")
-        self.facilitator_rest = Tunable(2, 0, 50, "turns")
+        self.facilitator_rest = Tunable(2, 0, 50, "turns", search=(0, 6))
         self.move_on_after = Tunable(0.5, 0, 1, "share of the discussion")
-        self.memory = Tunable(2, 0, 20, "thoughts")
+        self.memory = Tunable(2, 0, 20, "thoughts", search=(0, 5))
         self.prompt_tokens = Tunable(6000, 1500, 1_000_000, "tokens", log=True)
-        self.temperature = Tunable(1.0, 0, 2)
+        self.temperature = Tunable(1.0, 0, 2, search=(0.5, 1.3, 0.1))
         self.cast = dspy.Predict(CastPersonas)
         self.sketch = dspy.Predict(SketchPersona)
         self.think = dspy.Predict(citing(Think, citations))

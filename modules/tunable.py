@@ -8,6 +8,7 @@ the tunables it finds in a program.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dspy.predict.parameter import Parameter
@@ -27,6 +28,8 @@ class Tunable(Parameter):
         unit: What the number counts, for people ("minutes", "cosine").
         log: Whether a search should move on a logarithmic scale.
         whole: Whether only whole numbers are allowed; by default where ``value`` is an ``int``.
+        search: Where a search looks unless it is told otherwise: lowest, highest, and for a number that is not
+            whole the step. None: a search leaves the number alone unless it is named.
 
     Raises:
         UserError: If the value is not a number within the range.
@@ -40,8 +43,10 @@ class Tunable(Parameter):
         unit: str = "",
         log: bool = False,
         whole: bool | None = None,
+        search: Sequence[float] | None = None,
     ) -> None:
         self.low, self.high, self.unit, self.log = low, high, unit, log
+        self.search = None if search is None else tuple(search)
         self.integer = isinstance(value, int) if whole is None else whole
         self._value: float = 0
         self.value = value

@@ -98,6 +98,7 @@ def report_json(report: CompileReport) -> str:
         judges=[redact(model) for model in report.judges],
         trials=[replace(trial, reason=redact(trial.reason)) for trial in report.trials],
         limits=[redact(limit) for limit in report.limits],
+        stopped=redact(report.stopped),
     )
     try:
         return json.dumps(_storable(asdict(masked)), indent=1, ensure_ascii=False, allow_nan=False)

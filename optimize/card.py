@@ -23,13 +23,13 @@ _MOST_TASKS = 60
 _LONGEST = 160
 
 
-def card_markdown(report: CompileReport) -> str:
-    """Return the card."""
+def card_markdown(report: CompileReport, folder: str = "FOLDER") -> str:
+    """Return the card, with the call of the program in a folder."""
     program = report.program
     lines = [f"# A compiled {markdown(program.name)}", "", markdown(report.verdict) or "No verdict.", ""]
     lines += [_what(report), ""]
     parts = (
-        ("How to call it", _calling(report)),
+        ("How to call it", _calling(report, folder)),
         ("Result on held-out tasks", _held_out(report)),
         ("What was changed", _changes(report)),
         ("How it was found", _search(report)),
@@ -112,10 +112,10 @@ def _what(report: CompileReport) -> str:
     )
 
 
-def _calling(report: CompileReport) -> list[str]:
+def _calling(report: CompileReport, folder: str) -> list[str]:
     return [
         "```python",
-        *call_of(report),
+        *call_of(report, folder),
         "```",
         "",
         "`salon.load` reads `program.json` alone and runs nothing from this folder. No LM and no key is in it.",

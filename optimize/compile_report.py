@@ -219,6 +219,7 @@ class CompileReport:
         limits: What a reader must not conclude from it, in sentences.
         search: The searcher and its settings, in words.
         storage: Where the study is: its journal in the folder, or the address of a data base, without credentials.
+        stopped: Why the search ended before its time; empty if it did not.
         version: Version of this record.
     """
 
@@ -247,6 +248,7 @@ class CompileReport:
     limits: list[str]
     search: str = ""
     storage: str = STUDY_NAME
+    stopped: str = ""
     version: Literal[1] = VERSION
 
     def of_state(self, state: State) -> list[Trial]:

@@ -29,7 +29,7 @@ from .study import EXHAUSTED, tune
 from .trials import Progress, TrialRecord, Tuned
 from .verify import Verdict, verdict_of
 
-__all__ = ["Compiling", "Found", "Plan", "Prompts", "Tell", "halves", "weights"]
+__all__ = ["Compiling", "Found", "Plan", "Prompts", "Tell", "halves", "most_groups", "weights"]
 
 Prompts: TypeAlias = Literal["gepa", "mipro", "bootstrap"]
 Tell: TypeAlias = Callable[[Progress | str], None]
@@ -282,9 +282,7 @@ class Compiling:
                     limit=limit,
                     reflection_lm=self.plan.reflection_lm,
                     only=self.plan.only,
-                    max_metric_calls=max(
-                        least_calls(how, len(learnt), len(chosen_by)), self.plan.trials * len(chosen_by)
-                    ),
+                    max_metric_calls=most_groups(how, self.plan.trials, len(self.train)),
                     out=place,
                     tell=self.tell,
                 )
@@ -360,6 +358,18 @@ def halves(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
     """Return the tasks that prompts are learnt from, and those that they are chosen by."""
     half = len(tasks) // 2
     return list(tasks[:half]), list(tasks[half:])
+
+
+def most_groups(how: str, trials: int, tasks: int) -> int:
+    """Return how many groups of sessions the tuning of prompts may ask for: as many as trials on its own tasks take.
+
+    Args:
+        how: ``gepa``, ``mipro`` or ``bootstrap``.
+        trials: Variants tried in all.
+        tasks: Tasks to tune on.
+    """
+    half = tasks // 2
+    return max(least_calls(how, half, tasks - half), trials * (tasks - half))
 
 
 def weights(goals: Sequence[Objective], judged: bool) -> tuple[dict[str, float], float]:

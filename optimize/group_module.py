@@ -14,6 +14,7 @@ import dspy
 
 from ..data.benchmarks import Task
 from ..modules.program import SessionProgram
+from ..modules.streams import stream
 from ..modules.text import tokens
 from .groups import Asked, Group, Groups
 
@@ -31,7 +32,7 @@ class GroupModule(dspy.Module):
         tasks: The tasks by text.
         tuned: Names of the predictors that an optimizer may change.
         demo_tokens: Most tokens of a call in the trace.
-        traced: Whose calls the trace has: those of ``all`` sessions, or of the ``best`` session alone.
+        traced: What the trace has: ``all`` calls, or one of each predictor in the ``best`` session.
 
     Calling it takes ``task`` and returns a prediction with ``answers``, ``failures``, ``usage`` and the ``group``.
     """
@@ -68,7 +69,7 @@ class GroupModule(dspy.Module):
         trace = dspy.settings.trace
         if trace is not None:
             own = dict(self.program.named_predictors())
-            for call in _shown(group, traced, limit):
+            for call in group.answered if traced == "all" else _demos(group, limit, groups.seed):
                 inputs = bounded(call.inputs, limit - _size(call.outputs))
                 trace.append((own[call.predictor], inputs, dspy.Prediction(**call.outputs)))
         return dspy.Prediction(
@@ -97,12 +98,16 @@ def bounded(inputs: Mapping[str, Any], limit: int) -> dict[str, str]:
     return {name: _cut(text, most) if tokens(text) > most else text for name, text in texts.items()}
 
 
-def _shown(group: Group, traced: str, limit: int) -> list[Asked]:
-    """Return the calls that can be shown: answered, and for demonstrations of the best session and not too long."""
-    answered = [call for call in group.asked if not call.error]
-    if traced == "all":
-        return answered
-    return [call for call in answered if call.session == group.best and _size(call.outputs) < limit]
+def _demos(group: Group, limit: int, seed: int) -> list[Asked]:
+    """Return one call of each predictor in the best session, drawn from those that are not too long.
+
+    Of several, DSPy would draw one by a hash that is not the same in the next run.
+    """
+    found: dict[str, list[Asked]] = {}
+    for call in group.answered:
+        if call.session == group.best and _size(call.outputs) < limit:
+            found.setdefault(call.predictor, []).append(call)
+    return [stream(seed, "demo", group.task.id, name).choice(calls) for name, calls in found.items()]
 
 
 def _size(outputs: Mapping[str, Any]) -> int:

@@ -89,6 +89,11 @@ class Group:
         return self.score.value or 0.0
 
     @property
+    def answered(self) -> list[Asked]:
+        """The calls that did not fail."""
+        return [call for call in self.asked if not call.error]
+
+    @property
     def best(self) -> int | None:
         """Number of the session whose answer is rated best; None if none is."""
         known = {n: rating.value for n, rating in self.ratings.items() if rating.value is not None}

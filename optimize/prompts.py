@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -262,30 +263,34 @@ async def _in_thread(course: Course, log: Path | None) -> dict[str, Any]:
     Raises:
         SalonError: What ended it.
     """
+    told: dict[str, Any] | None = None
 
-    def work() -> dict[str, Any]:
+    def work() -> dict[str, Any] | None:
         with writing_to(file), dspy.context(trace=[], num_threads=course.threads):
-            return run_optimizer(course)
+            with suppress(Halt):
+                return run_optimizer(course)
+            gc.collect()  # a progress bar that was left open in a cycle writes its last line now, and to the file
+            return None
 
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
     with quiet(log) as file:
         thread = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            return await asyncio.shield(thread)
-        except asyncio.CancelledError:
-            raise
-        except Halt:
-            raise course.groups.failure or RunFailure("The tuning was stopped") from None
+            told = await asyncio.shield(thread)
         except SalonError:
             raise
         except Exception as error:  # an optimizer's own failure, of whatever type
-            if course.groups.failure is not None:
-                raise course.groups.failure from error
-            raise RunFailure(f"{course.how} failed", f"{type(error).__name__}: {error}") from error
+            if course.groups.failure is None:
+                raise RunFailure(f"{course.how} failed", f"{type(error).__name__}: {error}") from error
         finally:
             await course.groups.close()
             await asyncio.gather(thread, return_exceptions=True)
+    if course.groups.failure is not None:
+        raise course.groups.failure
+    if told is None:
+        raise RunFailure(f"{course.how} was stopped")
+    return told
 
 
 def _outcome(result: PromptsTuned) -> str:

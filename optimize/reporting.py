@@ -86,6 +86,7 @@ def report_of(
         limits=_limits(compiling),
         search=_search(compiling, len(everything)),
         storage=plan.storage or STUDY_NAME,
+        stopped=compiling.stopped,
     )
 
 

@@ -20,29 +20,27 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from salon.errors import OutputError, UserError
+from salon.errors import OutputError
 
 from ..modules.program import SessionProgram
 from ..modules.streams import stream
-from .objectives import Objective, Value, pooled, value_of
-from .samplers import SAMPLERS, Sampler, open_storage, quiet, sampler_of
-from .space import Dimension, points, program_key, size, with_values
+from .history import again_name, excess_of, measurements, record_of
+from .objectives import Objective, Value
+from .proposals import check_sampler, drawn, next_of_grid
+from .samplers import Sampler, open_storage, quiet, sampler_of
+from .space import Dimension, program_key, with_values
 from .trials import State, TrialRecord
 
 __all__ = ["COPIES", "Search", "Taken", "check_sampler"]
 
 COPIES = 10
-_DRAWS = 1_000
-_GRID = 100_000
 _ORPHAN_SECONDS = 60.0
 _COUNTING = ("RUNNING", "COMPLETE", "PRUNED")
-_STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "stopped", "FAIL": "failed"}
 
 
 @dataclass
@@ -62,19 +60,6 @@ class Taken:
     program: SessionProgram
     key: str
     trial: Any
-
-
-def check_sampler(sampler: Sampler, space: Mapping[str, Dimension]) -> None:
-    """Make sure that a sampler can search a space.
-
-    Raises:
-        UserError: If it is not known, or a grid that cannot be walked.
-    """
-    if sampler not in SAMPLERS:
-        raise UserError(f"There is no sampler {sampler!r}", todo=f"Give one of {', '.join(SAMPLERS)}.")
-    if sampler == "grid" and (size(space) or _GRID + 1) > _GRID:
-        why = "it has a continuous scale" if size(space) is None else f"it has {size(space)} points"
-        raise UserError("This space is no grid", why, f"Search fewer numbers, with at most {_GRID} points in all.")
 
 
 class Search:
@@ -195,7 +180,11 @@ class Search:
             if self._is_left(frozen):
                 trial = optuna.trial.Trial(self.study, frozen._trial_id)
                 trial.set_user_attr("worker", self._me)
-                return self._taken(trial)
+                taken = self._taken(trial)
+                earlier = self._earlier(taken)
+                if earlier is None:
+                    return taken
+                self._copy(trial, earlier)
         return None
 
     def _is_left(self, frozen: Any) -> bool:
@@ -225,7 +214,7 @@ class Search:
                 return None
             waiting = any(t.state.name == "WAITING" for t in known)
             if not waiting and (self.sampler == "grid" or copies >= COPIES):
-                numbers = self._unwalked(known) if self.sampler == "grid" else self._drawn(known)
+                numbers = self._new(known)
                 if numbers is None:
                     self.exhausted = True
                     return None
@@ -240,6 +229,13 @@ class Search:
             self._copy(trial, earlier)
             copies += 1
 
+    def _new(self, known: Sequence[Any]) -> dict[str, float] | None:
+        """Return numbers that were not tried: the next of the grid, or any; None if there are none."""
+        if self.sampler == "grid":
+            return next_of_grid(self.space, [trial.params for trial in known], self.seed)
+        tried = {trial.user_attrs.get("key") for trial in known}
+        return drawn(self.program, self.space, tried, stream(self.seed, "new", len(known)))
+
     def _taken(self, trial: Any) -> Taken:
         """Have the numbers of a trial suggested, those that it has already kept, and make its program."""
         with warnings.catch_warnings():
@@ -251,9 +247,9 @@ class Search:
         return Taken(trial.number, numbers, program, key, trial)
 
     def _earlier(self, taken: Taken) -> Any:
-        """Return the trial of the same program that counts; None if there is none, or all failed."""
-        others = (t for t in self._trials() if t.number != taken.number and "copy_of" not in t.user_attrs)
-        return next((t for t in others if t.user_attrs.get("key") == taken.key and t.state.name in _COUNTING), None)
+        """Return the earlier trial of the same program that counts; None if there is none, or all failed."""
+        before = (t for t in self._trials() if t.number < taken.number and "copy_of" not in t.user_attrs)
+        return next((t for t in before if t.user_attrs.get("key") == taken.key and t.state.name in _COUNTING), None)
 
     def _copy(self, trial: Any, earlier: Any) -> None:
         """End a trial with the values of an earlier one; without any while that one is still running."""
@@ -266,27 +262,6 @@ class Search:
                 trial.set_constraint(name, value)
         state = optuna.trial.TrialState.FAIL if running else earlier.state
         self.study.tell(trial.number, earlier.values if earlier.state.name == "COMPLETE" else None, state)
-
-    def _drawn(self, known: Sequence[Any]) -> dict[str, float] | None:
-        """Draw numbers that make a program that was not tried; None if none is found."""
-        tried = {t.user_attrs.get("key") for t in known}
-        draw = stream(self.seed, "new", len(known))
-        for _ in range(_DRAWS):
-            numbers = {
-                name: draw.choice(d.values) if d.count is not None else d.tidy(draw.uniform(d.low, d.high))
-                for name, d in self.space.items()
-            }
-            if program_key(with_values(self.program, numbers)) not in tried:
-                return numbers
-        return None
-
-    def _unwalked(self, known: Sequence[Any]) -> dict[str, float] | None:
-        """Return the next point of the grid, in an order drawn by the seed; None if it is walked."""
-        walked = {tuple(t.params.get(name) for name in self.space) for t in known}
-        order = list(range(prod(dimension.count or 1 for dimension in self.space.values())))
-        stream(self.seed, "grid").shuffle(order)
-        found = (points(self.space, at) for at in order)
-        return next((numbers for numbers in found if tuple(numbers.values()) not in walked), None)
 
     # ---------------------------------------------------------------- ending a trial
 
@@ -313,76 +288,43 @@ class Search:
         with self.lock:
             taken.trial.set_user_attr("found", found)
             set_already = {t.number: t for t in self._running()}[taken.number].constraints
-            for name, excess in self._excess(values).items():
+            for name, excess in excess_of(values, self.objectives, self.limits).items():
                 if name not in set_already:
                     taken.trial.set_constraint(name, excess)
             kind = {"complete": "COMPLETE", "stopped": "PRUNED", "failed": "FAIL"}[state]
             means = [values[objective.name].value for objective in self.objectives] if state == "complete" else None
             self.study.tell(taken.number, means, optuna.trial.TrialState[kind])
 
-    def _excess(self, values: Mapping[str, Value]) -> dict[str, float]:
-        """Return by how much each limit is passed, as a share of it; 0 or less where it is kept."""
-        signs = {objective.name: objective.sign for objective in self.objectives}
-        return {
-            f"{name} limit": signs[name] * (bound - mean) / (abs(bound) or 1.0)
-            for name, bound in self.limits.items()
-            if name in values and (mean := values[name].value) is not None
-        }
-
     def again(self, record: TrialRecord, values: Mapping[str, Value]) -> None:
         """Write down what measuring a program again, with other seeds, found."""
         content = {name: dict(value.by_query) for name, value in values.items()}
         with self.lock:
-            self.study.set_user_attr(f"again/{record.key}/{record.measured}", content)
+            self.study.set_user_attr(again_name(record.key, record.measured), content)
 
     # ---------------------------------------------------------------- what is known
 
     def records(self) -> list[TrialRecord]:
         """Return all trials that have begun, by number, with all their measurements pooled."""
-        attrs, needs = self.study.user_attrs, {o.name: o.needs for o in self.objectives}
+        attrs = self.study.user_attrs
         trials = {t.number: t for t in self._trials() if t.state.name != "WAITING"}
-        return [self._record(trial, trials, attrs, needs) for trial in trials.values()]
+        return [self._record(trial, trials, attrs) for trial in trials.values()]
 
-    def _record(
-        self, trial: Any, trials: Mapping[int, Any], attrs: Mapping[str, Any], needs: Mapping[str, str]
-    ) -> TrialRecord:
-        own = trial.user_attrs
-        source = trials[own["copy_of"]] if "copy_of" in own else trial
-        found, key = source.user_attrs.get("found", {}), own.get("key", "")
-        measurements = [found.get("values", {})]
-        if source.state.name == "COMPLETE":
-            while (more := attrs.get(f"again/{key}/{len(measurements)}")) is not None:
-                measurements.append(more)
-        at = (trial.number, source.state.name, len(measurements))
-        if at in self._kept:
-            return self._kept[at]
-        values = {
-            name: pooled([value_of(part[name], needs[name]) for part in measurements]) for name in measurements[0]
-        }
-        self._kept[at] = TrialRecord(
-            number=trial.number,
-            numbers={name: self.space[name].tidy(value) for name, value in trial.params.items()},
-            state=_STATES.get(source.state.name, "running"),
-            values=values,
-            measured=len(measurements),
-            feasible=all(excess <= 0 for excess in self._excess(values).values()),
-            reason=found.get("reason", ""),
-            key=key,
-            untuned=bool(own.get("untuned")),
-            copy_of=own.get("copy_of"),
-            sessions=found.get("sessions", 0),
-            failed=found.get("failed", 0),
-            seconds=found.get("seconds", 0.0),
-        )
+    def _record(self, trial: Any, trials: Mapping[int, Any], attrs: Mapping[str, Any]) -> TrialRecord:
+        source = trials[trial.user_attrs["copy_of"]] if "copy_of" in trial.user_attrs else trial
+        found = measurements(source, attrs)
+        at = (trial.number, source.state.name, len(found))
+        if at not in self._kept:
+            record = record_of(trial, source, found, self.space, self.objectives, self.limits)
+            if record.state == "running":
+                return record
+            self._kept[at] = record
         return self._kept[at]
 
     def others_running(self) -> bool:
-        """Return whether a process with the same folder is still measuring a trial."""
+        """Return whether another process with the same folder has a trial that has not ended, alive or not."""
         with self.lock:
-            return any(
-                t.user_attrs.get("worker") not in (None, self._me) and (self._workers / t.user_attrs["worker"]).exists()
-                for t in self._running()
-            )
+            workers = {trial.user_attrs.get("worker") for trial in self._running()} - {None, self._me}
+            return any((self._workers / worker).exists() for worker in workers)
 
     def _running(self) -> list[Any]:
         return [t for t in self._trials() if t.state.name == "RUNNING"]

@@ -113,7 +113,7 @@ async def tune(
         tuning = _Tuning(search, bench, tasks, trials, race, tell)
         stopped = ""
         try:
-            await together(tuning.work() for _ in range(workers))
+            await tuning.search_on(workers)
             if confirm:
                 await tuning.confirm(confirm, FileLock(root / "confirm.lock", thread_local=False))
         except BudgetSpent as error:
@@ -191,6 +191,13 @@ class _Tuning:
         async with self._turn:
             return await asyncio.to_thread(work, *given)
 
+    async def search_on(self, workers: int) -> None:
+        """Measure trials until all have ended, those of other processes with the folder too, should they die."""
+        await together(self.work() for _ in range(workers))
+        while await self._alone(self.search.others_running):
+            await asyncio.sleep(_WAIT)
+            await together(self.work() for _ in range(workers))
+
     async def work(self) -> None:
         """Measure trials until there have been enough."""
         while (taken := await self._alone(self.search.take, self.trials)) is not None:
@@ -263,7 +270,7 @@ class _Tuning:
 
     async def confirm(self, times: int, lock: FileLock) -> None:
         """Measure again what may win; one process does it, the others wait and then find it done."""
-        while await self._alone(self.search.others_running) or not _locked(lock):
+        while not _locked(lock):
             await asyncio.sleep(_WAIT)
         try:
             while (record := self._doubtful(await self._alone(self.search.records), times)) is not None:

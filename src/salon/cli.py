@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace"), (sys.stdin, "replace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=errors)
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser().parse_args(given)
+    options.arguments = given
     if options.command is None:
         parser().print_help()
         return 2

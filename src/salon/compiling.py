@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from salon.errors import UserError
-from salon.evaluating import benchmark_of, concurrency, judges_of, role_names
+from salon.evaluating import OWN_JUDGE, ROLES, benchmark_of, concurrency, judges_of, role_names
 from salon.running import budget, make_models
 
 __all__ = ["command"]
@@ -25,39 +26,60 @@ def command(options: argparse.Namespace) -> int:
     names = role_names(options)
     train, held_out = _tasks(options)
     program = _program(options)
+    searched = _searched(options)
     if options.dry_run:
-        return _dry_run(options, program, train, held_out, names)
+        return _dry_run(options, program, train, held_out, names, searched)
     lms = make_models(names, options)
-    program.lms = {**{role: lms[role] for role in program.roles if role in lms}, **program.lms}
+    named = {who: lm for who, lm in lms.items() if who in program.roles or who not in ROLES}
+    program.lms = {**named, **program.lms}
     folder = Path(options.out) if options.out else _default_folder(options, program)
     console = stderr_console()
     console.print(f"The compile is in {folder}; the same command goes on with it", highlight=False, soft_wrap=True)
-    with CompileView(console) as view:
-        asyncio.run(
-            acompile(
-                program,
-                train,
-                held_out,
-                [name.strip() for name in options.objectives.split(",")],
-                trials=options.trials,
-                prompts=None if options.prompts == "none" else options.prompts,
-                seed=options.seed or 0,
-                budget=budget(options),
-                groups=options.groups,
-                judge=judges_of(options, lms),
-                rule=options.pick,
-                sampler=options.sampler,
-                only=options.only,
-                reflection_lm=_reflection(options, lms),
-                out=folder,
-                storage=options.storage,
-                workers=options.workers,
-                max_concurrency=concurrency(options, names),
-                tell=view,
-                **_searched(options, program),
-            )
+    judges = judges_of(options, lms)
+    if judges is not False and not options.judge:
+        console.print(OWN_JUDGE, style="dim", highlight=False, soft_wrap=True)
+    work = acompile(
+        program,
+        train,
+        held_out,
+        _objectives(options),
+        trials=options.trials,
+        prompts=None if options.prompts == "none" else options.prompts,
+        seed=options.seed or 0,
+        budget=budget(options),
+        groups=options.groups,
+        judge=judges,
+        rule=options.pick,
+        sampler=options.sampler,
+        only=options.only,
+        reflection_lm=_reflection(options, lms),
+        out=folder,
+        storage=options.storage,
+        workers=options.workers,
+        max_concurrency=concurrency(options, names),
+        tell=(view := CompileView(console)),
+        **searched,
+    )
+    try:
+        with view:
+            asyncio.run(work)
+    except KeyboardInterrupt:
+        console.print(
+            f"Stopped. What is done is in {folder}. Go on with: {_again(options)}", highlight=False, soft_wrap=True
         )
+        return 130
     return _report(options, folder)
+
+
+def _again(options: argparse.Namespace) -> str:
+    """Return the command, without a key in it."""
+    words = list(options.arguments)
+    for at, word in enumerate(words):
+        if word == "--api-key":
+            words[at + 1 : at + 2] = ["..."]
+        elif word.startswith("--api-key="):
+            words[at] = "--api-key=..."
+    return shlex.join(["salon", *words])
 
 
 def _report(options: argparse.Namespace, folder: Path) -> int:
@@ -67,11 +89,20 @@ def _report(options: argparse.Namespace, folder: Path) -> int:
     from salon.optimize.compiled_page import write_compiled_page
     from salon.view import stderr_console
 
-    report = read_report(folder)
-    print(report_json(report) if options.json else card_markdown(report))
+    report, console = read_report(folder), stderr_console()
+    print(report_json(report) if options.json else card_markdown(report, str(folder)))
     page = write_compiled_page(folder)
-    stderr_console().print(f"Page: {page}. Program: salon.load({str(folder)!r})", highlight=False, soft_wrap=True)
-    return 0
+    told = [f"Page: {page}. Program: salon.load({str(folder)!r})"]
+    if report.stopped:
+        told.append(f"Cut short: {report.stopped} The same command with larger limits goes on.")
+    for line in told:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    untuned_is_best = report.picked is not None and not report.trials[report.picked].number
+    return 0 if report.held_out or untuned_is_best else 1
+
+
+def _objectives(options: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in options.objectives.split(",") if name.strip()]
 
 
 def _tasks(options: argparse.Namespace) -> tuple[Any, Any]:
@@ -95,7 +126,7 @@ def _program(options: argparse.Namespace) -> Any:
     return method.program
 
 
-def _searched(options: argparse.Namespace, program: Any) -> dict[str, Any]:
+def _searched(options: argparse.Namespace) -> dict[str, Any]:
     """Return which numbers are searched, with the ranges that the options give."""
     if not options.tune:
         return {}
@@ -120,44 +151,49 @@ def _reflection(options: argparse.Namespace, lms: dict[str, Any]) -> Any:
 
 
 def _default_folder(options: argparse.Namespace, program: Any) -> Path:
-    """Return a folder that the same command finds again."""
-    fixed = (
-        "program",
-        "bench",
-        "data",
-        "queries",
-        "held_out",
-        "groups",
-        "prompts",
-        "objectives",
-        "tune",
-        "lm",
-        "judge",
-    )
-    text = json.dumps([str(getattr(options, name)) for name in (*fixed, "judge", "seed", "sampler", "only")])
+    """Return a folder that the same command finds again; what may change from one call to the next is left out."""
+    given = {name: str(getattr(options, name)) for name in _DECIDING}
     name = type(program).__name__.lower()
-    return Path("salon-runs") / f"compiled-{name}-{blake2b(text.encode(), digest_size=3).hexdigest()}"
+    return Path("salon-runs") / f"compiled-{name}-{blake2b(json.dumps(given).encode(), digest_size=3).hexdigest()}"
 
 
-def _dry_run(options: argparse.Namespace, program: Any, train: Any, held_out: Any, names: dict[str, str]) -> int:
+_DECIDING = (
+    *("program", "bench", "data", "task_column", "rubric", "queries", "held_out", "groups", "prompts", "only"),
+    *("objectives", "tune", "seed", "lm", "judge", "judged"),
+)
+
+
+def _dry_run(
+    options: argparse.Namespace, program: Any, train: Any, held_out: Any, names: dict[str, str], searched: Any
+) -> int:
     """Print what the compile is expected to take at most; nothing is spent."""
     from salon.estimate import Estimate, estimate_method, judging
     from salon.evals.methods import ProgramMethod
+    from salon.optimize.compiling import most_groups
+    from salon.optimize.front import pick
+    from salon.optimize.objectives import objectives_of
     from salon.optimize.space import size, space_of
 
-    searched = _searched(options, program)
-    space = space_of(program, include=searched.get("include"), ranges=searched.get("ranges"))
+    pick([], objectives_of(_objectives(options), options.groups), options.pick)  # refuses what is not possible
+    space = space_of(program, **searched)
     trials = min(options.trials, size(space) or options.trials)
-    sessions = options.groups * (trials * len(train) + 2 * len(held_out))
+    sets = trials * len(train) + 2 * len(held_out)
+    more = ""
+    if options.prompts != "none":
+        tuning = most_groups(options.prompts, options.trials, len(train))
+        sets += tuning
+        more = f" {tuning * options.groups} of them are for prompts; what {options.prompts} writes comes on top."
+    sessions = options.groups * sets
     task = max((task.text for task in train.tasks), key=len)
     each = estimate_method(ProgramMethod("program", program), task, names) or Estimate(0, 0, 0, 0.0)
-    judge = (options.judge or [names["judge"]])[0]
-    expected = each * sessions + judging(judge) * (sessions * len(options.judge or [judge]))
+    expected = each * sessions
+    if options.judged:
+        judges = options.judge or [names["judge"]]
+        expected += judging(judges[0]) * (sessions * len(judges))
     numbers = ", ".join(f"{name} {d.low:g} to {d.high:g}" for name, d in space.items())
-    more = "" if options.prompts == "none" else f" Tuning prompts with {options.prompts} comes on top."
     print(
         f"Expected at the untuned program's cost: {trials} variants of {type(program).__name__} ({numbers}), "
-        f"{sessions} sessions. {str(expected).capitalize()}. Variants that may win are measured twice.{more} "
+        f"{sessions} sessions. {str(expected).capitalize()}.{more} Variants that may win are measured twice. "
         "Nothing was spent."
     )
     return 0

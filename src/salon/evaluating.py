@@ -12,10 +12,10 @@ from typing import Any
 from salon.errors import UserError
 from salon.running import budget, make_models
 
-__all__ = ["command"]
+__all__ = ["OWN_JUDGE", "ROLES", "benchmark_of", "command", "concurrency", "judges_of", "role_names"]
 
-_ROLES = ("participant", "facilitator", "sage", "person", "judge")
-_OWN_JUDGE = (
+ROLES = ("participant", "facilitator", "sage", "person", "judge")
+OWN_JUDGE = (
     "The judge is the model that answers: it may favour its own ways. Name another with --judge, and compare methods, "
     "not levels."
 )
@@ -48,7 +48,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     console = stderr_console()
     console.print(f"The evaluation is in {folder}; the same command goes on with it", highlight=False, soft_wrap=True)
     if judges is not False and not options.judge:
-        console.print(_OWN_JUDGE, style="dim", highlight=False, soft_wrap=True)
+        console.print(OWN_JUDGE, style="dim", highlight=False, soft_wrap=True)
     with EvaluationView(console) as view:
         results = asyncio.run(
             aevaluate(
@@ -116,7 +116,7 @@ def role_names(options: argparse.Namespace) -> dict[str, str]:
     """Return the model of each role."""
     from salon.running import model_names
 
-    return model_names(options, _ROLES)
+    return model_names(options, ROLES)
 
 
 def concurrency(options: argparse.Namespace, names: dict[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""``salon report``: recorded sessions, an evaluation or a compile as one page that opens offline, without a language model."""
+"""``salon report``: sessions, an evaluation or a compile as one page that opens offline, without a language model."""
 
 from __future__ import annotations
 

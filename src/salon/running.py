@@ -34,7 +34,7 @@ __all__ = [
 
 COMMANDS = {"Roundtable": "brainstorm", "YesAnd": "chat", "Debate": "debate"}
 _RESUMABLE = {
-    *("command", "module", "resume", "json", "concurrency"),
+    *("command", "module", "arguments", "resume", "json", "concurrency"),
     *("lm", "api_base", "api_key", "max_usd", "max_tokens", "max_seconds", "max_calls"),
 }
 _BETTER = (

@@ -247,7 +247,8 @@ def test_the_card_tells_everything_a_reader_needs(report: Report) -> None:
     assert lines[2] == made.verdict
     for needed in (
         "MIT", "topics.csv", "seed 7", "openai/gpt-5", "salon 0.1.0", "dspy 3.4.1", "120 calls", "| k | 1 | 4 | 2 |",
-        "3 trials: 1 complete, 1 pruned, 1 failed", made.rule, "One model played and judged.", "Held out: 2 tasks",
+        "3 trials: 1 complete, 1 pruned, 1 failed", made.rule, "One model played and judged.",
+        "Held out for the last comparison: 2 tasks",
         "| quality | 7 \\[6.500, 7.500\\] | 6 | 1 \\[0.500, 1.500\\] | 0.040 | 2 |", "2 tasks are few",
         "plots/front.png", "the tuned program is better", 'program(task="...")',
     ):  # fmt: skip

@@ -160,7 +160,8 @@ def test_each_optimizer_makes_each_program_better(
     script, judge = Script(), Judge()
     with LoopbackServer(reply=script) as server:
         trainset = (TRAIN if how == "gepa" else EASY)[:1]
-        found = tune(program, how, server, trainset, judge, only=answering if alone else None)
+        only = answering if alone else None
+        found = tune(program, how, server, trainset, judge, only=only, max_metric_calls=5)
     assert found.reason == "complete"
     assert found.improved
     assert found.score_before is not None
