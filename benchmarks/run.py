@@ -6,7 +6,10 @@ import importlib
 import platform
 import sys
 
-NAMES = ("startup", "lineage_speed", "call_overhead", "session_speed", "growth", "set_speed", "report_speed")
+NAMES = (
+    *("startup", "lineage_speed", "call_overhead", "session_speed", "growth", "set_speed", "report_speed"),
+    *("evaluation", "compile_overhead"),
+)
 
 
 def main() -> None:

@@ -17,10 +17,11 @@ import asyncio
 import logging
 import math
 import os
+import sys
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,8 @@ class RayEngine:
             return refusal
         self._waiting.extend((job, row, 0) for job, row in todo)
         packed = self._sent.packed()
-        with _cluster(self._address, self._workers) as ray:
+        # Ray tells of dead workers on standard output, where results go.
+        with redirect_stdout(sys.stderr), _cluster(self._address, self._workers) as ray:
             try:
                 await self._run(ray, packed, done)
             except ray.exceptions.RayError as error:

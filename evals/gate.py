@@ -4,6 +4,9 @@ One ``Gate`` lives in a process of its own. A worker asks it before each call, a
 holds there, a place for a call or a sum that is set aside, it holds under a ticket; a worker that has died gives
 nothing back, so its tickets are given back for it, and what its unfinished jobs spent is taken off the account,
 as it is booked once more when they are gone on with.
+
+Messages to the gate may overtake each other. So what a call cost is told in the same message as that its reservation
+is given back, and a ticket may be given back before it is taken.
 """
 
 from __future__ import annotations
@@ -15,12 +18,15 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..modules.budget import Account, Budget, Usage
 from ..modules.limits import CallLimits
 
 __all__ = ["Gate", "JobAccount", "SharedLimits"]
+
+Booked: TypeAlias = list[tuple[str, Usage, float]]
+"""Calls that ended: model, cost, seconds."""
 
 
 class Gate:
@@ -40,6 +46,7 @@ class Gate:
         self._held: defaultdict[str, dict[int, Callable[[], None] | None]] = defaultdict(dict)
         self._costs: dict[tuple[str, int], Usage] = {}
         self._open: defaultdict[str, dict[int, Usage]] = defaultdict(lambda: defaultdict(Usage))
+        self._closed: set[tuple[str, int]] = set()
         self._early: set[tuple[str, int]] = set()
         self._gone: set[str] = set()
 
@@ -48,8 +55,11 @@ class Gate:
         room = self._rooms.setdefault(lm, asyncio.Semaphore(self._most))
         await self._hold(worker, ticket, room.acquire(), room.release)
 
-    async def reserve(self, worker: str, ticket: int, model: str, cost: Usage) -> tuple[str, float]:
-        """Set a call's cost aside; return why it cannot be made or an empty string, and its price."""
+    async def reserve(
+        self, worker: str, job: int, booked: Booked, ticket: int, model: str, cost: Usage
+    ) -> tuple[str, float]:
+        """Book what a job spent and set a call's cost aside; return why it cannot be made, if so, and its price."""
+        self._book(worker, job, booked)
         self._costs[worker, ticket] = cost
 
         def undo() -> None:
@@ -72,15 +82,22 @@ class Gate:
         elif undo := self._held[worker].pop(ticket):
             undo()
 
-    async def book(self, worker: str, job: int, model: str, cost: Usage, seconds: float) -> None:
-        """Book a call of a job."""
-        if worker not in self._gone:
-            self._open[worker][job].add(cost)
-            self._account.book(model, cost, seconds)
+    async def settle(self, worker: str, job: int, booked: Booked, ticket: int) -> None:
+        """Book what a job spent and take back a reservation."""
+        self._book(worker, job, booked)
+        await self.leave(worker, ticket)
 
-    async def close(self, worker: str, job: int) -> None:
-        """Take note that a job is finished: what it spent stays booked."""
+    async def close(self, worker: str, job: int, booked: Booked) -> None:
+        """Book what a job spent, and take note that it is finished: what it spent stays booked."""
+        self._book(worker, job, booked)
+        self._closed.add((worker, job))
         self._open[worker].pop(job, None)
+
+    def _book(self, worker: str, job: int, booked: Booked) -> None:
+        for model, cost, seconds in booked if worker not in self._gone else ():
+            self._account.book(model, cost, seconds)
+            if (worker, job) not in self._closed:
+                self._open[worker][job].add(cost)
 
     async def drop(self, worker: str) -> None:
         """Take back everything a dead worker held, and what its unfinished jobs spent."""
@@ -151,12 +168,12 @@ class JobAccount(Account):
         self._gate, self._worker, self._job, self._tickets = gate, worker, job, tickets
         self._limited = budget != Budget()
         self._mine: dict[int, int] = {}
+        self._booked: Booked = []
 
     def book(self, model: str, cost: Usage, seconds: float) -> None:
         """Book a call that ended."""
         super().book(model, cost, seconds)
-        if self._limited:
-            self._gate.book.remote(self._worker, self._job, model, cost, seconds)
+        self._booked.append((model, cost, seconds))
 
     async def reserve(self, model: str, cost: Usage) -> str:
         """Set a call's expected cost aside; return why it cannot be made, or an empty string."""
@@ -164,7 +181,7 @@ class JobAccount(Account):
             return ""
         ticket = next(self._tickets)
         try:
-            refusal, cost.usd = await self._gate.reserve.remote(self._worker, ticket, model, cost)
+            refusal, cost.usd = await self._gate.reserve.remote(*self._told(), ticket, model, cost)
         except BaseException:
             self._gate.leave.remote(self._worker, ticket)
             raise
@@ -183,9 +200,14 @@ class JobAccount(Account):
     def release(self, model: str, cost: Usage) -> None:
         """Undo a reservation."""
         if self._limited:
-            self._gate.leave.remote(self._worker, self._mine.pop(id(cost)))
+            self._gate.settle.remote(*self._told(), self._mine.pop(id(cost)))
 
     def close(self) -> None:
         """Say that the job is finished."""
         if self._limited:
-            self._gate.close.remote(self._worker, self._job)
+            self._gate.close.remote(*self._told())
+
+    def _told(self) -> tuple[str, int, Booked]:
+        """Return what the gate is told each time: who asks, for which job, and what that has spent since."""
+        booked, self._booked = self._booked, []
+        return self._worker, self._job, booked

@@ -29,6 +29,7 @@ from .metrics import panel_of, rate_one
 __all__ = ["inspect_scorer", "inspect_solver"]
 
 _ABOUT = "salon"
+_TOLD = ("seed", "calls", "prompt_tokens", "completion_tokens", "usd", "seconds", "depth", "absorption", "balance")
 
 
 class _InspectLimits(CallLimits):
@@ -41,7 +42,7 @@ class _InspectLimits(CallLimits):
         """Return a place for a call of an LM."""
         from inspect_ai.util import concurrency
 
-        place: AbstractAsyncContextManager[Any] = concurrency(f"salon {lm.model}", self._most)
+        place: AbstractAsyncContextManager[Any] = concurrency(f"salon {getattr(lm, 'model', 'calls')}", self._most)
         return place
 
 
@@ -81,22 +82,8 @@ def inspect_solver(program: Any, *, seed: int = 0, out: str | Path | None = None
         )
         state.output = output
         state.messages.append(output.message)
-        told = (
-            "seed",
-            "calls",
-            "prompt_tokens",
-            "completion_tokens",
-            "usd",
-            "seconds",
-            "depth",
-            "absorption",
-            "balance",
-        )
-        state.metadata[_ABOUT] = {
-            "method": method.name,
-            "models": models,
-            **{name: getattr(row, name) for name in told},
-        }
+        told = {name: getattr(row, name) for name in _TOLD}
+        state.metadata[_ABOUT] = {"method": method.name, "models": models, **told}
         return state
 
     def salon_session(method: str, seed: int) -> Any:
@@ -131,9 +118,9 @@ def inspect_scorer(judge: Any = None, rubric: Rubric | str | Path = "ideas") -> 
         }
         if not values:
             why = "; ".join(dict.fromkeys(rating.error for rating in rated))
+            told["unscored_reason"] = "grader_failed"
             # Not a number is how inspect marks what its metrics leave out.
-            unscored = {"value": float("nan"), "explanation": why}
-            return inspect_ai.scorer.Score(**unscored, answer=answer, metadata={**told, "unscored_reason": why})
+            return inspect_ai.scorer.Score(value=float("nan"), answer=answer, explanation=why, metadata=told)
         reasons = "\n".join(rating.reason for rating in rated if rating.reason)
         value = sum(values) / len(values)
         return inspect_ai.scorer.Score(value=value, answer=answer, explanation=reasons, metadata=told)

@@ -93,9 +93,8 @@ class QualityMetric(Metric):
         """Return the task of an example: the field that is named, else its only input."""
         names = [self._task] if self._task else list(example.inputs().keys())
         if len(names) != 1:
-            raise UserError(
-                f"An example has the inputs {', '.join(names) or 'of none'}", "which is the task is not said"
-            )
+            told = f"An example has the inputs {', '.join(names)}" if names else "An example has no inputs"
+            raise UserError(told, "which is the task is not said", "Name its field: task=...")
         return str(_field(example, names[0]))
 
 

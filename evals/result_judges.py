@@ -14,7 +14,7 @@ from .statistics import FEW, Interval
 
 __all__ = ["JUDGE_HEAD", "LIVEIDEA_HEAD", "judge_cells", "judge_notes", "liveidea_cells"]
 
-JUDGE_HEAD = ("judge", "ratings", "failed", "from", "commonest", "spread", "bits", "with others", "first place", "kept")
+JUDGE_HEAD = ("judge", "ratings", "failed", "from", "commonest", "spread", "with others", "first place", "kept")
 LIVEIDEA_HEAD = ("method", *(field.name for field in fields(LiveIdeaScores)))
 _HOW = ("logprobs", "integers")
 _ALIKE = 0.8  # share of one value from which a judge is said to tell answers badly apart
@@ -35,7 +35,6 @@ def _cells(check: JudgeCheck) -> list[str]:
         ", ".join(how for how in _HOW if check.how.get(how)) or MISSING,
         MISSING if share is None else f"{check.commonest} in {100 * share:.0f} %",
         interval(check.deviation),
-        interval(check.entropy),
         interval(_interval(check.others)),
         interval(places.first) if places else MISSING,
         interval(places.kept) if places else MISSING,

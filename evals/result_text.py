@@ -120,8 +120,8 @@ def _judges(results: Results) -> list[str]:
         return []
     rows = ([inert(judge), *cells] for judge, *cells in judge_cells(results.diagnosis))
     told = (
-        "Commonest: the value given most often; spread: standard deviation; bits: entropy of the values; with others: "
-        "rank agreement with the mean of the other judges; first place: share of choices for the answer that stood "
-        "first; kept: share of pairs whose choice survived the change of places."
+        "Commonest: the value given most often; spread: standard deviation; with others: rank agreement with the mean "
+        "of the other judges; first place: share of choices for the answer that stood first; kept: share of pairs "
+        "whose choice survived the change of places."
     )
     return [*table(JUDGE_HEAD, rows), told, "", *(f"- {inert(note)}" for note in judge_notes(results.diagnosis)), ""]

@@ -304,9 +304,13 @@ class SessionProgram(dspy.Module):
         program = type(self)(**{**self.settings(), **self.carried(), **settings})
         for name, predictor in program.named_predictors():
             predictor.lm = dict(self.named_predictors())[name].lm
-        state = program.dump_state()
+        state, own = program.dump_state(), dict(self.named_predictors())
+        fitting = {
+            name: list(predictor.signature.fields) == list(own[name].signature.fields)
+            for name, predictor in program.named_predictors()
+        }
         kept = {name: s for name, s in self.dump_state().items() if name in state and name not in settings}
-        program.load_state({**state, **kept})
+        program.load_state({**state, **{name: s for name, s in kept.items() if fitting.get(name, True)}})
         return program
 
     def load(self, path: str | Path, **_: Any) -> None:

@@ -154,8 +154,9 @@ class Roundtable(SessionProgram):
         program = super().changed(**settings)
         if program.citations != self.citations:
             for name, kind in (("think", Think), ("speak", Speak), ("propose", Propose)):
-                asked = citing(kind, program.citations)
-                getattr(program, name).signature = worded_as(asked, getattr(self, name).signature)
+                asked, own = citing(kind, program.citations), getattr(self, name)
+                getattr(program, name).signature = worded_as(asked, own.signature)
+                getattr(program, name).demos = list(own.demos)
         return program
 
     def checked(self, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ Prompts: TypeAlias = Literal["gepa", "mipro", "bootstrap"]
 Tell: TypeAlias = Callable[[Progress | str], None]
 UNTUNED = "untuned"
 DEFAULT = "default"
+_ASIDE = "The rest is set aside for the last comparison."
 _TUNING = "prompts"  # what the tuning of prompts is noted under
 
 
@@ -160,7 +161,7 @@ class Compiling:
         for _ in range(3):
             thrice.add(first)
         thrice.seconds = 2 * float(self.folder.noted(UNTUNED))  # the clock, which runs on, has the third one
-        return _rest(self.budget, thrice, "The rest is set aside for the last comparison.")
+        return _rest(self.budget, thrice, _ASIDE)
 
     # ---------------------------------------------------------------- the search
 
@@ -217,7 +218,8 @@ class Compiling:
             workers=self.plan.workers,
             tell=self._told,
         )
-        self.stopped = self.stopped or ("" if found.stopped == EXHAUSTED else found.stopped)
+        if found.stopped and found.stopped != EXHAUSTED:
+            self.stopped = self.stopped or f"{found.stopped} {_ASIDE}"
         self.stages = [stage for stage in self.stages if stage[1] != label] + [(found, label)]
 
     def _told(self, progress: Progress) -> None:
@@ -244,7 +246,7 @@ class Compiling:
             self.tell(f"Tuning prompts with {how}, from trial {noted['from']['trial']}")
             tuned = await self._prompts_tuned(base, how)
             if tuned.reason != "complete":
-                self.stopped = tuned.reason
+                self.stopped = f"{tuned.reason} {_ASIDE}"
                 return None
             state = tuned.program.dump_state() if tuned.improved else None
             spent = {"spent": asdict(self.reflection), "judging": asdict(self.judging)}
@@ -303,9 +305,11 @@ class Compiling:
         ]
 
     def able(self) -> list[Found]:
-        """Return the programs that may win: measured again where any was."""
+        """Return the programs that may win: those measured again, unless the search ended before it came to that."""
         able = [found for found in self.everything() if found.record.state == "complete" and found.record.feasible]
-        return [found for found in able if found.record.measured > 1] or able
+        sure = [found for found in able if found.record.measured > 1]
+        cut_off = self.stopped and all(found.record.untuned for found in sure)
+        return able if cut_off or not sure else sure
 
     def _picked(self) -> Found | None:
         able = self.able()

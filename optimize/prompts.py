@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import dspy
 
-from salon.errors import BudgetSpent, RunFailure, SalonError, UserError
+from salon.errors import BudgetSpent, RunFailure, UserError
 
 from ..data.benchmarks import Task
 from ..data.splits import normalised
@@ -41,11 +40,10 @@ from ..modules.program import SessionProgram
 from .group_module import GroupModule
 from .groups import Asked, Groups, Rate
 from .metric import Aim
-from .optimizers import HOW, Course, least_calls, run_optimizer
+from .optimizer_thread import run_in_thread
+from .optimizers import HOW, Course, least_calls
 from .proposing import ROLE, Proposer
-from .quiet import quiet, writing_to
 from .scoreboard import Candidate, Scoreboard
-from .single_flight import Halt
 
 __all__ = ["Candidate", "PromptsTuned", "check_prompts", "tune_prompts"]
 
@@ -185,7 +183,7 @@ async def tune_prompts(
             )  # fmt: skip
             log = None if out is None else out / "optimizer.log"
             tell(f"Tuning {', '.join(tuned)} with {how}, {max_metric_calls} groups of sessions at most")
-            details[how] = await _in_thread(course, log)
+            details[how] = await run_in_thread(course, log)
         except BudgetSpent as error:
             reason = str(error)
             tell(f"{reason} The best so far is kept.")
@@ -255,42 +253,6 @@ def _tuned(program: SessionProgram, only: str | None, calls: Sequence[Asked]) ->
         why = f"its sessions ask {', '.join(used)}"
         raise UserError(f"Tuning {only!r} would change nothing", why, "Name one of these, or change the settings.")
     return used if only is None else [only]
-
-
-async def _in_thread(course: Course, log: Path | None) -> dict[str, Any]:
-    """Run the optimizer in a thread, its output turned away.
-
-    Raises:
-        SalonError: What ended it.
-    """
-    told: dict[str, Any] | None = None
-
-    def work() -> dict[str, Any] | None:
-        with writing_to(file), dspy.context(trace=[], num_threads=course.threads):
-            with suppress(Halt):
-                return run_optimizer(course)
-            gc.collect()  # a progress bar that was left open in a cycle writes its last line now, and to the file
-            return None
-
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-    with quiet(log) as file:
-        thread = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            told = await asyncio.shield(thread)
-        except SalonError:
-            raise
-        except Exception as error:  # an optimizer's own failure, of whatever type
-            if course.groups.failure is None:
-                raise RunFailure(f"{course.how} failed", f"{type(error).__name__}: {error}") from error
-        finally:
-            await course.groups.close()
-            await asyncio.gather(thread, return_exceptions=True)
-    if course.groups.failure is not None:
-        raise course.groups.failure
-    if told is None:
-        raise RunFailure(f"{course.how} was stopped")
-    return told
 
 
 def _outcome(result: PromptsTuned) -> str:

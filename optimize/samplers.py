@@ -25,7 +25,7 @@ __all__ = ["JOURNAL", "SAMPLERS", "Sampler", "open_storage", "quiet", "sampler_o
 Sampler: TypeAlias = Literal["tpe", "nsga2", "gp", "random", "grid"]
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 JOURNAL = "study.journal"
-STARTUP = 15
+STARTUP = 10
 _POPULATION = 12
 
 

@@ -163,8 +163,8 @@ def held(solver: Any, scorer: Any, out: Path, **settings: Any) -> Any:
     return log
 
 
-def test_a_debate_solves_and_a_judge_scores_in_inspect(loopback: LoopbackServer, tmp_path: Path) -> None:
-    with LoopbackServer(reply=judging(*[7] * 6)) as judge:
+def test_a_debate_solves_and_a_judge_scores_in_inspect(tmp_path: Path) -> None:
+    with LoopbackServer(delay=0.2) as loopback, LoopbackServer(reply=judging(*[7] * 6)) as judge:
         with dspy.context(lm=loopback.lm(cache=False)):
             solver = inspect_solver(Debate(agents=2, rounds=1), seed=3, max_concurrency=2)
         scorer = inspect_scorer(judge.lm(cache=False), "ideas")
@@ -190,7 +190,7 @@ def test_a_debate_solves_and_a_judge_scores_in_inspect(loopback: LoopbackServer,
 
 def test_a_session_without_an_answer_is_an_error_of_its_sample(tmp_path: Path) -> None:
     def faults(request: ChatRequest) -> Fault | None:
-        return Fault(500) if "tea" in request.text else None
+        return Fault(500) if "Name a tea" in request.text else None
 
     with LoopbackServer(faults=faults) as server, dspy.context(lm=server.lm(cache=False, num_retries=0)):
         log = held(inspect_solver(Direct()), inspect_scorer(server.lm(num_retries=0)), tmp_path, fail_on_error=0.9)
@@ -201,7 +201,7 @@ def test_a_session_without_an_answer_is_an_error_of_its_sample(tmp_path: Path) -
 
 def test_an_answer_that_no_judge_rated_stays_unscored(loopback: LoopbackServer, tmp_path: Path) -> None:
     def faults(request: ChatRequest) -> Fault | None:
-        return Fault(400) if "tea" in request.text else None
+        return Fault(400) if "Name a tea" in request.text else None
 
     with LoopbackServer(reply=judging(8, 4), faults=faults) as judge, dspy.context(lm=loopback.lm()):
         log = held(inspect_solver(Direct()), inspect_scorer(judge.lm(cache=False, num_retries=0)), tmp_path)

@@ -24,7 +24,7 @@ from salon.errors import CallFailure, UserError
 from salon.testing import ChatRequest, Fault, LoopbackServer
 
 pytestmark = pytest.mark.usefixtures("quick_embeddings")
-METHODS = "direct,voting,self-refine,debate(agents=2,rounds=1)"
+METHODS = "direct,voting,self-refine,debate(agents=2,rounds=1,peers='all')"
 MODULE = """
 import os, time
 from pathlib import Path
@@ -61,69 +61,55 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- on two workers
 
 
-def test_two_workers_give_the_rows_of_this_process_within_the_limit(
+def test_two_workers_give_the_rows_of_this_process_even_if_one_is_killed_in_its_work(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine_on_ray.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
-    methods = f"{METHODS},mine=mine_on_ray:worker"
-    with LoopbackServer(delay=0.05) as server:
+    methods = f"mine=mine_on_ray:worker,{METHODS}"
+
+    def workers() -> list[int]:
+        return [int(path.name.partition("-")[2]) for path in tmp_path.glob("pid-*")]
+
+    killed: list[int] = []
+
+    def reply(request: ChatRequest) -> None:
+        if on_ray and request.number >= 60 and not killed and workers():
+            killed.append(workers()[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    on_ray = False
+    with LoopbackServer(delay=0.1, reply=reply) as server:
         local = run(server, tmp_path / "local", methods)
-        count = server.count
+        expected = server.count
         server.reset()
+        for path in tmp_path.glob("pid-*"):
+            path.unlink()
+        on_ray = True
         spread = run(server, tmp_path / "ray", methods, engine=ray_engine(workers=2), budget=Budget(calls=10_000))
-        assert server.count == count
-        assert server.max_in_flight == 6
+        # Those in flight at the kill may have been answered to nobody; no other call is made twice.
+        assert expected <= server.count <= expected + 6
+    assert killed
+    assert len(workers()) in (2, 3)  # of two, one was killed, and replaced in time to do a job or not
     assert rows_of(tmp_path / "ray") == rows_of(tmp_path / "local")
     assert len(rows_of(tmp_path / "ray")) == 5 * 2 * 3
     timeless = [column for column in local.methods.columns if "seconds" not in column]
     assert spread.methods[timeless].equals(local.methods[timeless])
-    pids = {int(path.name.partition("-")[2]) for path in tmp_path.glob("pid-*")} - {os.getpid()}
-    assert len(pids) == 2  # both workers did jobs
     assert capfd.readouterr().out == ""
 
 
-def test_a_worker_killed_in_its_work_loses_nothing_and_repeats_no_answered_call(
-    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "killed_on_ray.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    killed: list[int] = []
-
-    def reply(request: ChatRequest) -> None:
-        if request.number == 60 and not killed:
-            pid = next(int(path.name.partition("-")[2]) for path in tmp_path.glob("pid-*"))
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-
-    with LoopbackServer(delay=0.1, reply=reply) as server:
-        methods = f"mine=killed_on_ray:worker,{METHODS}"
-        results = run(server, tmp_path / "out", methods, engine=ray_engine(workers=2), runs=4, compare=0)
-        count = server.count
-    assert killed
-    rows = read_rows(tmp_path / "out").values()
-    assert len(rows) == 5 * 2 * 4
-    assert {row.status for row in rows} == {"ok"}
-    assert results.answered == len(rows)
-    recorded = sum(row.calls + row.judge_calls for row in rows)
-    assert recorded <= count <= recorded + 6  # those in flight at the kill may have been answered to nobody
-    pids = {path.name for path in tmp_path.glob("pid-*")}
-    assert f"pid-{killed[0]}" in pids
-
-
-def test_the_budget_holds_over_all_workers_and_the_rest_is_done_later(ray: Any, tmp_path: Path) -> None:
-    with LoopbackServer() as server:
-        settings: Any = {"runs": 6, "compare": 0, "methods": "voting", "engine": ray_engine(workers=2)}
-        results = run(server, tmp_path, budget=Budget(calls=40), max_concurrency=2, **settings)
+def test_limits_hold_over_all_workers_and_another_engine_goes_on(ray: Any, tmp_path: Path) -> None:
+    with LoopbackServer(delay=0.02) as server:
+        settings: Any = {"runs": 6, "compare": 0, "methods": "voting"}
+        engine = ray_engine(workers=2)
+        results = run(server, tmp_path, budget=Budget(calls=40), max_concurrency=3, engine=engine, **settings)
         assert results.left == "the budget of 40 calls is used up"
         assert 30 < server.count <= 40
-        rows = read_rows(tmp_path)
-        assert len(rows) < 12
-        count = server.count
+        assert server.max_in_flight == 3
+        assert len(read_rows(tmp_path)) < 12
         results = run(server, tmp_path, budget=Budget(calls=12 * 7), **settings)
         assert (results.left, results.answered) == ("", 12)
         assert server.count == 12 * 7
-        assert count < 12 * 7
 
 
 def test_a_key_that_is_refused_ends_it_in_one_line(ray: Any, tmp_path: Path) -> None:
@@ -292,7 +278,7 @@ def test_what_a_finished_job_spent_stays_when_its_worker_dies() -> None:
         account.close()
         await asyncio.sleep(0.01)
         await gate.drop("a")
-        return (await gate.reserve("b", 1, "m", Usage(calls=1)))[0]
+        return (await gate.reserve("b", 0, [], 1, "m", Usage(calls=1)))[0]
 
     assert asyncio.run(main()) == "the budget of 1 calls is used up"
 

@@ -101,9 +101,8 @@ def test_the_schemes_differ_and_both_can_be_read(shown: Callable[..., Any], cont
 def test_hostile_texts_come_out_as_texts(shown: Callable[..., Any], hostile: Session) -> None:
     texts = [text for entity in hostile.entities.values() if (text := wording(entity)).strip()]
     draw = iter(itertools.cycle(texts))
-    page = shown(
-        methods=tuple(dict.fromkeys(("direct", *texts[:3]))), texts=texts, runs=2, answer=lambda m, q, r: next(draw)
-    )
+    methods = tuple(dict.fromkeys(("direct", *texts[:3])))
+    page = shown(methods=methods, texts=texts, runs=2, answer=lambda m, q, r: next(draw))
     assert page.complaints() == []
     assert page.requests() == []
     assert page.run("return document.querySelectorAll('script').length") == 1

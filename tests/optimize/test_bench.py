@@ -50,17 +50,15 @@ def measured(bench: Bench, program: Debate, place: str = "one", tasks: Any = TAS
 
 
 def test_all_variants_get_the_same_seeds_and_fresh_ones_others(bench: Make, program: Debate) -> None:
-    kept = bench()
-    first = measured(kept, program)
-    other = measured(kept, program.changed(agents=3), "two")
-    fresh = measured(kept, program, fresh=1)
+    first = measured(bench(), program)
+    other = measured(bench(), program.changed(agents=3), "two")
+    fresh = measured(bench(), program, fresh=1)
     assert [(row.query, row.run) for row in first] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
     assert [row.seed for row in first] == [row.seed for row in other]
     assert len({row.seed for row in first}) == 4
     assert not {row.seed for row in first} & {row.seed for row in fresh}
     assert all(row.quality is not None for row in first)
-    again = bench(seed=7)
-    assert not {row.seed for row in measured(again, program, "three")} & {row.seed for row in first}
+    assert not {row.seed for row in measured(bench(seed=7), program, "three")} & {row.seed for row in first}
 
 
 def test_nothing_is_made_twice_and_all_is_on_the_account(

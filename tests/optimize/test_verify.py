@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from salon.evals.jobs import JobRow
 from salon.modules import Embedder
@@ -24,7 +24,8 @@ def rows(qualities: Mapping[str, float | None], tokens: Mapping[str, int] | None
     return [
         JobRow(
             "program", query, 1, 0, status="failed" if value is None else "ok", answer=query,
-            ratings=[] if value is None else [{"value": value, "error": ""}], prompt_tokens=(tokens or {}).get(query, 0),
+            ratings=[] if value is None else [{"value": value, "error": ""}],
+            prompt_tokens=(tokens or {}).get(query, 0),
         )
         for query, value in qualities.items()
     ]  # fmt: skip
@@ -107,6 +108,7 @@ def test_answers_that_are_alike_in_both_have_no_difference() -> None:
 values = st.none() | st.integers(10, 100).map(lambda n: n / 10)
 
 
+@settings(max_examples=25)  # each draws 40,000 resamples
 @given(st.lists(st.tuples(values, values), min_size=1, max_size=8))
 def test_changing_sides_changes_signs(pairs: list[tuple[float | None, float | None]]) -> None:
     one, other = rows(named(*(a for a, _ in pairs))), rows(named(*(b for _, b in pairs)))
