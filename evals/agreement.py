@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy import stats
 
-__all__ = ["Agreement", "krippendorff_alpha", "rank_agreement"]
+__all__ = ["Agreement", "alpha_of", "alpha_sums", "krippendorff_alpha", "rank_agreement"]
 
 _RESAMPLES = 2_000
+_NOISE = 1e-12  # share of the squares below which differences are rounding
+Sums: TypeAlias = np.typing.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,33 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]]) -> float | Non
     Returns:
         Alpha; None if fewer than two ratings can be paired, or no rating differs from another.
     """
-    units = [[r for r in item if r is not None] for item in ratings]
-    units = [unit for unit in units if len(unit) > 1]
-    values = np.asarray([r for unit in units for r in unit], dtype=float)
-    n = len(values)
-    if n < 2 or np.ptp(values) == 0:
+    return alpha_of(alpha_sums(ratings))
+
+
+def alpha_sums(ratings: Sequence[Sequence[float | None]]) -> Sums:
+    """Return what alpha is computed from, a row for each item: disagreement, ratings, their sum and sum of squares.
+
+    The rows of any choice of items, some of them more than once, give the alpha of these items. Ratings are taken
+    from their mean, for the sake of precision. Items with fewer than two ratings count for nothing.
+    """
+    units = [unit for item in ratings if len(unit := [r for r in item if r is not None]) > 1]
+    values = [value for unit in units for value in unit]
+    centre = sum(values) / len(values) if values else 0.0
+    rows = []
+    for unit in units:
+        data = [value - centre for value in unit]
+        total, squares, n = sum(data), sum(value**2 for value in data), len(data)
+        rows.append((2 * (n * squares - total**2) / (n - 1), n, total, squares))
+    return np.asarray(rows, dtype=float).reshape(-1, 4)
+
+
+def alpha_of(rows: Sums) -> float | None:
+    """Return alpha from rows of ``alpha_sums``."""
+    disagreement, n, total, squares = rows.sum(axis=0)
+    expected = 2 * (n * squares - total**2)
+    if n < 2 or expected <= _NOISE * max(n * squares, 1e-300):
         return None
-    observed = sum(_spread(unit) / (len(unit) - 1) for unit in units) / n
-    expected = _spread(values) / (n * (n - 1))
-    return float(1 - observed / expected)
-
-
-def _spread(values: Sequence[float] | np.typing.NDArray[np.float64]) -> float:
-    """Return the sum of squared differences over all ordered pairs, in linear time."""
-    data = np.asarray(values, dtype=float)
-    data = data - data.mean()
-    return float(2 * len(data) * np.sum(data**2))
+    return float(1 - disagreement * (n - 1) / expected)
 
 
 def rank_agreement(judge: Sequence[float | None], labels: Sequence[float | None], seed: int = 0) -> Agreement:

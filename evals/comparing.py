@@ -99,6 +99,8 @@ def bradley_terry(results: Sequence[tuple[str, str, float]], prior: float = 0.5)
         prior: Ties added to each compared pair.
     """
     names = sorted({name for a, b, _ in results for name in (a, b)})
+    if not names:
+        return {}
     place = {name: at for at, name in enumerate(names)}
     wins = np.zeros((len(names), len(names)))
     for a, b, score in results:

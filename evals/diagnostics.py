@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import log2
+from math import sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from .agreement import Agreement, krippendorff_alpha, rank_agreement
+from .agreement import Agreement, alpha_of, alpha_sums, rank_agreement
 from .resampling import Drawn, bootstrap
 from .statistics import Interval, share_interval
 
@@ -168,8 +168,8 @@ def _check(
         how=dict(Counter(str(rating["how"]) for _, rating in given if rating["value"] is not None)),
         commonest=commonest,
         share=share_interval(hits, len(said)),
-        deviation=_over(answers, _deviation, seed),
-        entropy=_over(answers, _entropy, seed),
+        deviation=_deviation(answers, seed),
+        entropy=_entropy(answers, seed),
         consistency=_over(repeated, _intraclass, seed),
         gap=_over(repeated, _gap, seed),
         others=_ranks(own, _means(others), seed),
@@ -189,15 +189,32 @@ def _over(
     return bootstrap(len(answers), of, sum(len(values) for values in answers), seed)
 
 
-def _deviation(answers: Sequence[Sequence[float]]) -> float | None:
+def _deviation(answers: Sequence[Sequence[float]], seed: int) -> Interval:
+    """Return the standard deviation of all values, from sums by answer, so that a draw costs next to nothing."""
     values = [value for of in answers for value in of]
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+    centre = sum(values) / len(values) if values else 0.0
+    sums = np.asarray([(len(of), sum(v - centre for v in of), sum((v - centre) ** 2 for v in of)) for of in answers])
+
+    def of(drawn: Drawn) -> float | None:
+        n, total, squares = sums[drawn].sum(axis=0) if len(drawn) else (0, 0.0, 0.0)
+        return sqrt(max(0.0, squares - total**2 / n) / (n - 1)) if n > 1 else None
+
+    return bootstrap(len(answers), of, len(values), seed)
 
 
-def _entropy(answers: Sequence[Sequence[float]]) -> float | None:
-    counts = Counter(round(value) for of in answers for value in of)
-    n = counts.total()
-    return abs(sum(-count / n * log2(count / n) for count in counts.values()))
+def _entropy(answers: Sequence[Sequence[float]], seed: int) -> Interval:
+    """Return the entropy of all values, rounded, from how often each answer has each of them."""
+    said = sorted({round(value) for of in answers for value in of})
+    counts = np.asarray([[sum(round(value) == one for value in of) for one in said] for of in answers])
+
+    def of(drawn: Drawn) -> float | None:
+        if not len(drawn):
+            return None
+        shares = counts[drawn].sum(axis=0)
+        shares = shares[shares > 0] / shares.sum()
+        return float(abs(np.sum(shares * np.log2(shares))))
+
+    return bootstrap(len(answers), of, sum(len(values) for values in answers), seed)
 
 
 def _intraclass(answers: Sequence[Sequence[float]]) -> float | None:
@@ -230,7 +247,8 @@ def _alpha(values: Mapping[str, Values], seed: int) -> Interval:
     means = [_means(of) for of in values.values()]
     answers = dict.fromkeys(answer for of in means for answer in of)
     units = [unit for a in answers if len(unit := [of[a] for of in means if a in of]) > 1]
-    return bootstrap(len(units), lambda drawn: krippendorff_alpha([units[at] for at in drawn]), seed=seed)
+    sums = alpha_sums(units)
+    return bootstrap(len(units), lambda drawn: alpha_of(sums[drawn]), seed=seed)
 
 
 def _places(choices: Sequence[Mapping[str, Any]]) -> PlaceCheck:

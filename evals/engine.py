@@ -6,6 +6,7 @@ calls, its seeds and its row are the same everywhere.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ __all__ = ["JOBS_PER_CALL", "Engine", "LocalEngine", "Todo", "answering", "book"
 
 Todo: TypeAlias = Sequence[tuple[Job, JobRow | None]]
 """Jobs to do, each with the row it has already."""
+
+_APART, _MANY = 0.03, 5  # seconds between the first jobs, where there are so many times more jobs to come
 
 JOBS_PER_CALL = 2
 """Jobs under way for each call that may be in flight, so that none waits for a job to start."""
@@ -75,7 +78,8 @@ async def run_job(
     if row.status == "ok" and judge is not None:
         name, folder = "/".join(map(str, job.key)), job.folder(root) / "judge"
         with Ledger(folder, "rating", judge.lms, seed, limit=limit, temperature=0.0, purse=purse) as ledger:
-            rated = await judge.rate(ledger, name, job.task, row.answer, method.authors())
+            authors = method.authors() if len(judge.lms) > 1 else ()  # a single judge judges whoever wrote it
+            rated = await judge.rate(ledger, name, job.task, row.answer, authors)
             spent = ledger.spent
         row.ratings = [asdict(rating) for rating in rated]
         row.judge_calls, row.judge_tokens = spent.calls, spent.tokens
@@ -126,9 +130,13 @@ class LocalEngine:
     async def run(self, todo: Todo, done: Callable[[JobRow], None]) -> str:
         """Do all jobs; none is started any more once the account is empty."""
         waiting, refusal = iter(todo), ""
+        lanes = min(self.at_once, len(todo))
+        # Where calls take equally long, jobs that begin together would wait for each other's handling all along.
+        apart = _APART if len(todo) > _MANY * lanes else 0.0
 
-        async def work() -> None:
+        async def work(start: float) -> None:
             nonlocal refusal
+            await asyncio.sleep(start)
             for job, row in waiting:
                 if refusal := refusal or self._refusal():
                     return
@@ -138,7 +146,7 @@ class LocalEngine:
                 if not row.finished:
                     refusal = refusal or self._refusal()
 
-        await together(work() for _ in range(min(self.at_once, len(todo))))
+        await together(work(lane * apart) for lane in range(lanes))
         return refusal
 
     def _refusal(self) -> str:

@@ -241,7 +241,8 @@ class SessionLog:
                 for record in self._records():
                     file.write(_line(record))
                 file.flush()
-                os.fsync(file.fileno())
+                if path.exists():  # there is something to lose
+                    os.fsync(file.fileno())
             fresh.replace(path)
             return path.open("a", encoding="utf-8")
         except OSError as error:

@@ -15,6 +15,7 @@ not when it is needed.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import json
 import math
@@ -275,6 +276,7 @@ def strict_json(path: Path, missing: str) -> Any:
         raise OutputError(f"{path} cannot be read", why, "The file is damaged.") from error
 
 
+@functools.cache
 def version_of(package: str) -> str:
     """Return the version of a package, or ``unknown``."""
     try:

@@ -13,7 +13,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import dspy
 
 from salon.errors import BudgetSpent
 
@@ -27,9 +31,27 @@ from ..modules.embedding import Embedder
 from ..modules.program import SessionProgram
 from ..modules.streams import rollout_id
 
-__all__ = ["Bench", "cost_of"]
+__all__ = ["Bench", "Measuring", "cost_of"]
 
 _METHOD = "program"
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How far the measurement of a program is.
+
+    Attributes:
+        done: Sessions that were held and rated, or failed.
+        sessions: Sessions in all.
+        spent: What everything on the bench's account cost so far.
+    """
+
+    done: int
+    sessions: int
+    spent: Usage
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.sessions} sessions"
 
 
 class Bench:
@@ -44,6 +66,9 @@ class Bench:
         max_concurrency: Most calls in flight at once.
         embedder: Embeds answers for measures of diversity.
         elapsed: Returns the seconds that count for the budget; those since it was made if not given.
+        tell: Told of each session that is done.
+        cached: Whether answers may come from DSPy's cache. They cost nothing then, so a bench on which costs are
+            compared must not take them: two variants share many calls, and the second one would seem cheap.
 
     Attributes:
         purse: The account of everything.
@@ -63,14 +88,17 @@ class Bench:
         max_concurrency: int = 32,
         embedder: Embedder | None = None,
         elapsed: Callable[[], float] | None = None,
+        tell: Callable[[Measuring], None] = lambda _: None,
+        cached: bool = True,
     ) -> None:
         self.out, self.judge, self.groups, self.seed = out, judge, groups, seed
-        self.embedder = embedder or Embedder()
+        self.embedder, self._tell = embedder or Embedder(), tell
         self.limit = asyncio.Semaphore(max_concurrency)
         started = time.monotonic()
         self.purse = Account(budget or Budget(), elapsed or (lambda: time.monotonic() - started))
         self._at_once = JOBS_PER_CALL * max_concurrency
         self._booked: dict[tuple[Path, JobKey], Usage] = {}
+        self._cached, self._bare = cached, dict[int, tuple[Any, Any]]()
         for path in sorted(out.glob(f"*/seeds-*/{JOBS_NAME}")):
             for row in read_rows(path.parent).values():
                 self._book(path.parent, row)
@@ -112,7 +140,8 @@ class Bench:
                 self._book(root, row)
         if not todo:
             return [rows[job.key] for job in jobs]
-        methods = {_METHOD: ProgramMethod(_METHOD, program)}
+        used = program if self._cached else self._uncached(program)
+        methods = {_METHOD: ProgramMethod(_METHOD, used)}
         engine = LocalEngine(methods, self.judge, root, self.limit, self.purse, self._at_once, seed)
         with JobFile(root) as file:
 
@@ -120,11 +149,28 @@ class Bench:
                 file.add(row)
                 rows[row.key] = row
                 self._booked[root, row.key] = cost_of(row)
+                self._tell(Measuring(sum(job.key in rows for job in jobs), len(jobs), replace(self.spent)))
 
-            left = await engine.run(todo, done)
+            with dspy.context(lm=dspy.settings.lm if self._cached else self._without_cache(dspy.settings.lm)):
+                left = await engine.run(todo, done)
         if left:
             raise BudgetSpent("The measurement is not finished", left, "Run it again with a larger budget.")
         return [rows[job.key] for job in jobs]
+
+    def _uncached(self, program: SessionProgram) -> SessionProgram:
+        """Return a program like this one whose LMs don't look into DSPy's cache."""
+        bare = program.changed(lms={who: self._without_cache(lm) for who, lm in program.lms.items()})
+        for _, predictor in bare.named_predictors():
+            predictor.lm = self._without_cache(predictor.lm)
+        return bare
+
+    def _without_cache(self, lm: Any) -> Any:
+        """Return the one copy of an LM that doesn't look into the cache; what cannot be copied stays."""
+        if lm is None or not hasattr(lm, "copy"):
+            return lm
+        if id(lm) not in self._bare:
+            self._bare[id(lm)] = lm, lm.copy(cache=False)
+        return self._bare[id(lm)][1]
 
     def _book(self, root: Path, row: JobRow) -> None:
         """Put a row that this bench did not make on the account, once."""

@@ -16,39 +16,33 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dspy
 
-from salon.errors import LMSetupError, UserError
+from salon.errors import UserError
 
-from ..data.benchmarks import Benchmark, Task
+from ..data.benchmarks import Benchmark
 from ..data.rubrics import RUBRICS, Rubric
-from ..data.splits import normalised
-from ..evals.answering import PERSON
 from ..evals.conditions import check_whole
-from ..evals.judges import RubricJudge
 from ..evals.runner import judge_with
 from ..modules.budget import Budget
-from ..modules.checks import check_arguments
 from ..modules.program import SessionProgram, run_sync
-from ..modules.text import excerpt
 from .artifact import write_artifact
-from .compile_folder import CompileFolder, digest
-from .compiling import Compiling, Plan, Prompts, Tell, halves, weights
+from .compile_checks import check_answerable, check_apart, check_kinds, check_tuning, facts_of, tasks_of
+from .compile_folder import CompileFolder
+from .compile_plan import Plan, Prompts
+from .compiling import Compiling, Tell
 from .front import DEFAULT_RULE, pick
 from .objectives import Objective, objectives_of
-from .prompts import check_prompts
 from .reporting import report_of
 from .samplers import Sampler, open_storage, quiet
 from .search import check_sampler
-from .space import Dimension, program_key, space_of
+from .space import space_of
 
-__all__ = ["acompile", "compile", "tasks_of"]
+__all__ = ["acompile", "compile"]
 
 
 async def acompile(
@@ -83,7 +77,8 @@ async def acompile(
         trainset: Tasks that everything is tuned on: a benchmark, or tasks as texts, examples with a ``task``, or
             ``Task``.
         valset: Other tasks, held out for the last comparison with the untuned program.
-        objectives: What to reach: names of ``OBJECTIVES``, or objectives of one's own.
+        objectives: What to reach: names of ``OBJECTIVES``, or objectives of one's own. With a cost among them,
+            sessions take no answers from DSPy's cache, which cost nothing.
         trials: Variants tried in all, the untuned one included.
         prompts: How to tune the prompts: ``gepa``, ``mipro`` or ``bootstrap``; None for numbers alone.
         seed: Decides the seeds of sessions and the search.
@@ -101,7 +96,7 @@ async def acompile(
         storage: Optuna storage to share between machines; by default a journal in the folder.
         workers: Variants measured at once by this process.
         max_concurrency: Most calls in flight at once.
-        tell: Told of each trial, and in a line of what is done.
+        tell: Told of each trial (``Progress``) and each session (``Measuring``), and in a line of what is done.
 
     Returns:
         The program to call: the picked one if it is better on the held-out tasks, else the untuned one. Its
@@ -122,11 +117,11 @@ async def acompile(
                 only=only, reflection_lm=reflection_lm, out=place, storage=storage, workers=workers,
                 max_concurrency=max_concurrency, tell=tell,
             )  # fmt: skip
-    _check(program, budget, trials=trials, groups=groups, max_concurrency=max_concurrency, workers=workers)
+    check_kinds(program, budget, trials=trials, groups=groups, max_concurrency=max_concurrency, workers=workers)
     check_whole("seed", seed)
     train, held_out = tasks_of(trainset, "trainset"), tasks_of(valset, "valset")
-    _apart(train, held_out)
-    _answerable(program, [*train, *held_out])
+    check_apart(train, held_out)
+    check_answerable(program, [*train, *held_out])
     goals = objectives_of([objectives] if isinstance(objectives, str | Objective) else objectives, groups)
     pick([], goals, rule)  # refuses a rule that the objectives do not fit
     panel = judge_with(rubric or _rubric(trainset), judge, None, seed)
@@ -136,8 +131,8 @@ async def acompile(
     check_sampler(sampler, space)
     writer = reflection_lm or dspy.settings.lm or program.lms.get("participant")
     if prompts is not None:
-        _check_tuning(program, prompts, train, goals, panel is not None, only, writer)
-    facts = _facts(program, train, held_out, goals, panel, groups, seed, prompts, only, space)
+        check_tuning(program, prompts, train, goals, panel is not None, only, writer)
+    facts = facts_of(program, train, held_out, goals, panel, groups, seed, prompts, only, space)
     if storage is not None:
         with quiet():
             await asyncio.to_thread(open_storage, storage)  # refuses one that cannot be opened
@@ -176,121 +171,6 @@ def compile(
 ) -> SessionProgram:
     """Do as ``acompile``, for callers without an event loop and for those inside one."""
     return run_sync(acompile(program, trainset, valset, objectives, **settings))
-
-
-def tasks_of(given: Any, name: str = "tasks") -> list[Task]:
-    """Return tasks for a benchmark, texts, examples with a ``task``, or tasks.
-
-    Raises:
-        UserError: If there is none, or one is nothing of these.
-    """
-    if isinstance(given, Benchmark):
-        return list(given.tasks)
-    one = isinstance(given, str | Mapping | Task) or not isinstance(given, Iterable)
-    found: list[Task] = []
-    for item in [given] if one else given:
-        text = item.text if isinstance(item, Task) else item if isinstance(item, str) else getattr(item, "task", None)
-        if not isinstance(text, str) or not text.strip():
-            what = "An empty text" if isinstance(text, str) else type(item).__name__
-            raise UserError(f"{what} in the {name} is no task", "a text is needed, or an example with a task")
-        own = getattr(item, "id", None)
-        named = str(own) if own else blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-        found.append(item if isinstance(item, Task) else Task(named, text, text))
-    if not found:
-        raise UserError(f"The {name} is empty", "at least one task is needed")
-    if len({task.id for task in found}) < len(found) or len({normalised(t.text) for t in found}) < len(found):
-        raise UserError(f"A task of the {name} is there twice", "two have one text or one id", "Give each task once.")
-    return found
-
-
-def _check(program: object, budget: object, **numbers: int) -> None:
-    """Refuse settings of the wrong kind.
-
-    Raises:
-        UserError: If there are any.
-    """
-    if not isinstance(program, SessionProgram):
-        raise UserError(f"{type(program).__name__} cannot be compiled", "a session program is needed")
-    check_arguments(budget=budget)
-    for name, value in numbers.items():
-        check_whole(name, value, 1)
-
-
-def _apart(train: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Refuse held-out tasks that are trained on."""
-    texts = {normalised(task.text) for task in train}
-    if both := [task.text for task in held_out if normalised(task.text) in texts]:
-        why = f"{both[0][:60]!r} is in both, so it says nothing on new tasks"
-        raise UserError("Training and held-out tasks overlap", why, "Give different tasks.")
-
-
-def _answerable(program: SessionProgram, tasks: Sequence[Task]) -> None:
-    """Refuse tasks that no session can be held on, such as those that are too long.
-
-    Raises:
-        UserError: If there is one.
-    """
-    person = {"person": PERSON} if "person" in program.inputs else {}
-    for task in tasks:
-        try:
-            program.checked({program.inputs[0]: task.text, **person})
-        except UserError as error:
-            told = f"No session can be held on the task {excerpt(task.id, 40)}"
-            raise UserError(told, f"{error.what}: {error.why}", "Leave it out.") from error
-
-
-def _check_tuning(
-    program: SessionProgram,
-    how: str,
-    train: Sequence[Task],
-    goals: Sequence[Objective],
-    judged: bool,
-    only: str | None,
-    writer: Any,
-) -> None:
-    """Refuse what prompts cannot be tuned with.
-
-    Raises:
-        UserError: If it cannot work.
-    """
-    if len(train) < 2:
-        raise UserError("One task is too few to tune prompts", "some are learnt from, others are chosen by")
-    check_prompts(how, *halves(train), program, only)
-    if not weights(goals, judged)[0]:
-        why = "they are tuned for quality or diversity, and there is neither a judge nor such an objective"
-        raise UserError("Prompts cannot be tuned for these objectives", why, "Give a judge, or tune numbers alone.")
-    if how != "bootstrap" and writer is None:
-        todo = "Give reflection_lm, or set an LM with dspy.context."
-        raise LMSetupError("No language model is set", f"{how} needs one that writes prompts", todo)
-
-
-def _facts(
-    program: SessionProgram,
-    train: Sequence[Task],
-    held_out: Sequence[Task],
-    goals: Sequence[Objective],
-    judge: RubricJudge | None,
-    groups: int,
-    seed: int,
-    prompts: str | None,
-    only: str | None,
-    space: Mapping[str, Dimension],
-) -> dict[str, Any]:
-    """Return what the sessions of a compile rest on, by what it is called."""
-    return {
-        "program": f"{type(program).__name__} {program_key(program)}",
-        "models": {role: str(model.get("model")) for role, model in program.described_lms().items()},
-        "training tasks": digest([[task.id, task.text] for task in train]),
-        "held-out tasks": digest([[task.id, task.text] for task in held_out]),
-        "objectives": [f"{goal.direction} {goal.name} ({goal.unit})" for goal in goals],
-        "judges": [str(lm.model) for lm in judge.lms.values()] if judge is not None else [],
-        "rubric": digest(asdict(judge.rubric)) if judge is not None else None,
-        "number of sessions on a task": groups,
-        "seed": seed,
-        "way of tuning prompts": [prompts, only] if prompts is not None else None,
-        "search space": [str(dimension) for dimension in space.values()],
-        "embedder": program.embedder.model,
-    }
 
 
 def _rubric(trainset: Any) -> Rubric:

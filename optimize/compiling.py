@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from salon.errors import BudgetSpent, CallFailure, LogError, RunFailure
 
@@ -14,58 +14,25 @@ from ..evals.judges import RubricJudge
 from ..modules.budget import Budget, Usage
 from ..modules.embedding import Embedder
 from ..modules.program import SessionProgram
-from .bench import Bench, cost_of
+from .bench import Bench, Measuring, cost_of
 from .compile_folder import CompileFolder
+from .compile_plan import Plan, Prompts
 from .compile_report import STUDY_NAME
 from .front import pick
-from .metric import DIVERSITIES
-from .objectives import DEFAULT_THRESHOLD, Objective
-from .optimizers import least_calls
-from .prompts import PromptsTuned, tune_prompts
-from .rated_once import RatedOnce
-from .samplers import Sampler
-from .space import program_key, space_of, with_values
+from .objectives import Objective
+from .prompt_stage import PromptStage
+from .space import program_key, space_of
 from .study import EXHAUSTED, tune
 from .trials import Progress, TrialRecord, Tuned
 from .verify import Verdict, verdict_of
 
-__all__ = ["Compiling", "Found", "Plan", "Prompts", "Tell", "halves", "most_groups", "weights"]
+__all__ = ["Compiling", "Found", "Tell"]
 
-Prompts: TypeAlias = Literal["gepa", "mipro", "bootstrap"]
-Tell: TypeAlias = Callable[[Progress | str], None]
+Tell: TypeAlias = Callable[[Progress | Measuring | str], None]
+"""Told of each trial, of each session, and in a line of what is done."""
 UNTUNED = "untuned"
 DEFAULT = "default"
 _ASIDE = "The rest is set aside for the last comparison."
-_TUNING = "prompts"  # what the tuning of prompts is noted under
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How the search goes.
-
-    Attributes:
-        trials: Variants tried in all.
-        prompts: How prompts are tuned; None for numbers alone.
-        rule: Which program of the front is picked.
-        sampler: Who suggests numbers.
-        include: Names of the numbers to tune.
-        ranges: Ranges of numbers in place of the program's own.
-        only: The one predictor whose prompt is tuned.
-        reflection_lm: Writes new prompts.
-        storage: Optuna storage; None for a journal in the folder.
-        workers: Variants measured at once.
-    """
-
-    trials: int
-    prompts: Prompts | None
-    rule: str
-    sampler: Sampler
-    include: Sequence[str] | None = None
-    ranges: Mapping[str, tuple[float, float]] | None = None
-    only: str | None = None
-    reflection_lm: Any = None
-    storage: str | None = None
-    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -102,8 +69,7 @@ class Compiling:
         embedder: Embeds answers.
         tell: Told what is done.
         stages: What the studies found, each with the prompts that its programs have.
-        reflection: What tuning prompts cost, its sessions included.
-        judging: What rating those sessions cost.
+        tuning: The tuning of prompts; None if it was not come to.
         stopped: Why the search ended before its time.
     """
 
@@ -121,8 +87,7 @@ class Compiling:
     embedder: Embedder
     tell: Tell
     stages: list[tuple[Tuned, str]] = field(default_factory=list)
-    reflection: Usage = field(default_factory=Usage)
-    judging: Usage = field(default_factory=Usage)
+    tuning: PromptStage | None = None
     stopped: str = ""
 
     def __post_init__(self) -> None:
@@ -130,9 +95,16 @@ class Compiling:
 
     def _bench(self, name: str) -> Bench:
         place, clock = self.folder.root / "sessions" / name, lambda: self.folder.seconds
-        return Bench(
-            place, self.judge, self.groups, self.seed, self.budget, self.max_concurrency, self.embedder, clock
-        )  # fmt: skip
+        given = (self.judge, self.groups, self.seed, self.budget, self.max_concurrency, self.embedder)
+        cached = all(goal.kind != "cost" for goal in self.goals)
+        return Bench(place, *given, clock, self._measured, cached)
+
+    def _measured(self, measuring: Measuring) -> None:
+        """Tell of a session, with the cost of all of it."""
+        total = Usage()
+        for bench in (self.verifying, self.bench):
+            total.add(bench.spent)
+        self.tell(replace(measuring, spent=total))
 
     # ---------------------------------------------------------------- the untuned program
 
@@ -193,13 +165,26 @@ class Compiling:
         if how is None or self.stopped:
             return
         async with self.folder.alone(self.tell):
-            program = await self._prompts(how)
+            program = await self._prompted(how)
         if self.stopped:
             return
         if program is None:
             await self._numbers(self.program, DEFAULT, trials)
         else:
             await self._numbers(program, how, max(1, trials - first))
+
+    async def _prompted(self, how: Prompts) -> SessionProgram | None:
+        """Return a program with better prompts than the one picked so far; None if none was found."""
+        picked, place = self._picked(), self.folder.root / "sessions" / "prompts"
+        if picked is None:
+            return None
+        self.tuning = PromptStage(
+            self.folder, place, self.plan, self.train, self.goals, self.judge, self.groups, self.seed, self.bench,
+            self.tell,
+        )  # fmt: skip
+        better = await self.tuning.run(self.program, how, picked.record.number, picked.record.numbers)
+        self.stopped = self.tuning.stopped
+        return better
 
     async def _numbers(self, program: SessionProgram, label: str, trials: int) -> None:
         """Tune the numbers of a program; the study's name is its own, for many may share a storage."""
@@ -225,73 +210,6 @@ class Compiling:
     def _told(self, progress: Progress) -> None:
         self.folder.note()
         self.tell(progress)
-
-    # ---------------------------------------------------------------- prompts
-
-    async def _prompts(self, how: Prompts) -> SessionProgram | None:
-        """Return the program with better prompts, around which numbers are to be tuned; None if none were found.
-
-        From which program they are tuned, and what comes of it, is decided once: what is measured later must not
-        change the one, nor the order in which threads answer the other.
-        """
-        noted = self.folder.noted(_TUNING) or {}
-        if "from" not in noted:
-            picked = self._picked()
-            if picked is None:
-                return None
-            noted = {"from": {"trial": picked.record.number, "numbers": dict(picked.record.numbers)}}
-            self.folder.note(_TUNING, noted)
-        base = with_values(self.program, noted["from"]["numbers"])
-        if "spent" not in noted:
-            self.tell(f"Tuning prompts with {how}, from trial {noted['from']['trial']}")
-            tuned = await self._prompts_tuned(base, how)
-            if tuned.reason != "complete":
-                self.stopped = f"{tuned.reason} {_ASIDE}"
-                return None
-            state = tuned.program.dump_state() if tuned.improved else None
-            spent = {"spent": asdict(self.reflection), "judging": asdict(self.judging)}
-            noted |= {"state": state, "scores": [tuned.score_before, tuned.score_after], **spent}
-            self.folder.note(_TUNING, noted)
-        else:
-            self.tell(f"Prompts were tuned with {how} before")
-            self.reflection, self.judging = Usage(**noted["spent"]), Usage(**noted["judging"])
-            for usage in (self.reflection, self.judging):
-                self.bench.spent.add(usage)
-        if noted["state"] is None:
-            return None
-        better = base.changed()
-        better.load_state(noted["state"])
-        return better
-
-    async def _prompts_tuned(self, base: SessionProgram, how: Prompts) -> PromptsTuned:
-        learnt, chosen_by = halves(self.train)
-        place, purse, limit = self.folder.root / "sessions" / "prompts", self.bench.purse, self.bench.limit
-        authors = {str(model.get("model")) for model in base.described_lms().values()}
-        told, gate = weights(self.goals, self.judge is not None)
-        with RatedOnce(self.judge, place / "judge", self.seed, limit, purse, authors) as rate:
-            try:
-                tuned = await tune_prompts(
-                    base,
-                    how,
-                    learnt,
-                    chosen_by,
-                    rate=rate,
-                    groups=self.groups,
-                    objectives=told,
-                    gate=gate,
-                    seed=self.seed,
-                    purse=purse,
-                    limit=limit,
-                    reflection_lm=self.plan.reflection_lm,
-                    only=self.plan.only,
-                    max_metric_calls=most_groups(how, self.plan.trials, len(self.train)),
-                    out=place,
-                    tell=self.tell,
-                )
-                self.reflection = tuned.spent
-            finally:
-                self.judging = rate.spent
-        return tuned
 
     # ---------------------------------------------------------------- the result
 
@@ -356,34 +274,3 @@ def _rest(budget: Budget, spent: Usage, where: str) -> Budget:
         seconds=None if budget.seconds is None else budget.seconds - spent.seconds,
         calls=None if budget.calls is None else budget.calls - spent.calls,
     )
-
-
-def halves(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-    """Return the tasks that prompts are learnt from, and those that they are chosen by."""
-    half = len(tasks) // 2
-    return list(tasks[:half]), list(tasks[half:])
-
-
-def most_groups(how: str, trials: int, tasks: int) -> int:
-    """Return how many groups of sessions the tuning of prompts may ask for: as many as trials on its own tasks take.
-
-    Args:
-        how: ``gepa``, ``mipro`` or ``bootstrap``.
-        trials: Variants tried in all.
-        tasks: Tasks to tune on.
-    """
-    half = tasks // 2
-    return max(least_calls(how, half, tasks - half), trials * (tasks - half))
-
-
-def weights(goals: Sequence[Objective], judged: bool) -> tuple[dict[str, float], float]:
-    """Return what prompts are tuned for, and the quality from which an answer is good enough.
-
-    Quality and the first diversity among the objectives count evenly; quality alone where there is neither.
-    Nothing is returned where there is nothing to go by.
-    """
-    quality = ["quality"] if judged and any(goal.kind == "quality" for goal in goals) else []
-    diverse = [goal for goal in goals if goal.name in DIVERSITIES][:1]
-    names = [*quality, *(goal.name for goal in diverse)] or (["quality"] if judged else [])
-    gate = next((goal.threshold for goal in diverse if goal.threshold is not None), DEFAULT_THRESHOLD)
-    return dict.fromkeys(names, 1.0), gate

@@ -15,6 +15,7 @@ from ..modules.budget import Usage
 from ..modules.program import SessionProgram
 from .bench import cost_of
 from .compile_folder import digest
+from .compile_plan import halves
 from .compile_report import (
     STUDY_NAME,
     CompileReport,
@@ -27,7 +28,7 @@ from .compile_report import (
     Trial,
     program_change,
 )
-from .compiling import Compiling, Found, halves
+from .compiling import Compiling, Found
 from .front import pareto
 from .space import tunables
 from .trials import TrialRecord
@@ -132,9 +133,11 @@ def _usage(compiling: Compiling) -> dict[str, Usage]:
         for row in read_rows(path.parent).values():
             sessions.add(answering(row))
             judge.add(judging(row))
-    judge.add(compiling.judging)
     parts = {"sessions": sessions, "judges": judge}
-    return parts | ({"tuning of prompts": compiling.reflection} if compiling.plan.prompts else {})
+    if compiling.tuning is not None:
+        judge.add(compiling.tuning.judging)
+        parts["tuning of prompts"] = compiling.tuning.spent
+    return parts
 
 
 def _limits(compiling: Compiling) -> list[str]:

@@ -113,9 +113,8 @@ class Progress:
     def __str__(self) -> str:
         values = ", ".join(f"{name} {value}" for name, value in self.record.values.items())
         told = self.record.reason if self.record.state != "complete" else values
-        return (
-            f"Trial {self.record.number} of {self.trials}: {self.record.state}, {told}; {len(self.front)} on the front"
-        )
+        state = "measured again" if self.record.measured > 1 else self.record.state
+        return f"Trial {self.record.number} of {self.trials}: {state}, {told}; {len(self.front)} on the front"
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,9 @@ def test_the_card_goes_to_stdout_and_the_program_can_be_used(
     assert (code, stepped.count) == (0, calls)
     assert json.loads(stdout)["better"] is True
     assert json.loads(stdout)["program"]["numbers"]["rounds"] == 2
-    code, stdout, _ = typed(stepped, "a use for hats", "--program", str(out), "--json", command="debate")
+    code, stdout, _ = typed(stepped, "a use for hats", "--program", str(out), command="debate")
     assert code == 0
-    assert json.loads(stdout)["answer"].count("again") == 2
+    assert "Corks again again" in stdout
     (out / "report.html").unlink()
     assert main(["report", str(out)]) == 0
     assert (out / "report.html").exists()
@@ -133,8 +133,8 @@ def test_a_dry_run_spends_nothing(typed: Typed, loopback: LoopbackServer, tmp_pa
     ("words", "code", "why"),
     [
         (("nothing",), 2, "There is no method 'nothing'"),
-        (("direct",), 2, "nothing to search"),
-        (("os:getcwd",), 2, "os:getcwd cannot be compiled: it is no session program"),
+        (("json:dumps",), 2, "json:dumps cannot be compiled: it is no session program"),
+        (("json:nothing",), 2, "json:nothing cannot be imported"),
         (("debate(agents=2)", "--objectives", "beauty"), 2, "There is no objective 'beauty'"),
         (("debate", "--objectives", ""), 2, "are not possible"),
         (("debate", "--pick", "cheapest"), 2, "'cheapest' picks by cost"),
@@ -188,13 +188,21 @@ def test_a_budget_leaves_an_artifact_that_tells_and_more_goes_on(
 # ---------------------------------------------------------------- processes
 
 
+_UNCACHED = """
+import runpy, sys
+import dspy
+dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=False)
+runpy.run_module("salon", run_name="__main__")
+"""
+
+
 class Process:
-    """``salon compile`` in a process of its own, with a cache of its own, so that none helps the next."""
+    """``salon compile`` in a process of its own, where nothing but its folder helps it."""
 
     def __init__(self, server: LoopbackServer, words: Sequence[str], place: Path) -> None:
         place.mkdir(parents=True)
-        env = {**os.environ, "DSPY_CACHEDIR": str(place / "cache"), "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-m", "salon", "compile", *words, *reach(server)]
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-c", _UNCACHED, "compile", *words, *reach(server)]
         self.output, self.errors = (place / name for name in ("stdout", "stderr"))
         with self.output.open("w") as output, self.errors.open("w") as errors:
             self.process = subprocess.Popen(command, stdout=output, stderr=errors, env=env, cwd=place)
@@ -220,17 +228,16 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize(("how", "phases"), [("gepa", list(PHASES)), ("mipro", ["prompts"])])
 def test_killed_wherever_it_is_it_goes_on_and_repeats_nothing(
-    how: str, phases: list[str], typed: Typed, stepped: LoopbackServer, tmp_path: Path
+    typed: Typed, stepped: LoopbackServer, tmp_path: Path
 ) -> None:
-    words = (*STEPS, "--trials", "3", "--prompts", how, "--only", "draft")
+    words = (*STEPS, "--trials", "3", "--prompts", "gepa", "--only", "draft")
     code, _, errors = typed(stepped, *words, "--out", str(tmp_path / "whole"))
     assert code == 0, errors
     whole = stepped.count
     stepped.reset()
     out = tmp_path / "killed"
-    for number, phase in enumerate(phases):
+    for number, phase in enumerate(PHASES):
         seen: list[int] = []
 
         def reached(phase: str = phase, seen: list[int] = seen) -> bool:
@@ -242,7 +249,7 @@ def test_killed_wherever_it_is_it_goes_on_and_repeats_nothing(
         assert not (out / "program.json").exists()
     last = Process(stepped, (*words, "--out", str(out)), tmp_path / "last")
     assert last.ended() == 0, last.errors.read_text()
-    assert stepped.count <= whole + 4 * len(phases)  # what was in flight when it was killed
+    assert stepped.count <= whole + 4 * len(PHASES)  # what was in flight when it was killed
     assert told(out) == told(tmp_path / "whole")
     count = stepped.count
     assert Process(stepped, (*words, "--out", str(out)), tmp_path / "finished").ended() == 0
@@ -263,7 +270,8 @@ def test_two_processes_share_the_work(typed: Typed, stepped: LoopbackServer, tmp
     mine, alone = told(out), told(tmp_path / "whole")
     for name in ("held_out", "better", "verdict", "front", "usage", "program"):
         assert mine[name] == alone[name]
-    assert both[0].output.read_text().splitlines()[1:] == both[1].output.read_text().splitlines()[1:]
+    cards = [re.sub(r"\d+ s$", "", process.output.read_text(), flags=re.M) for process in both]
+    assert cards[0] == cards[1]
 
 
 def test_ctrl_c_leaves_a_folder_and_the_command_to_go_on(typed: Typed, stepped: LoopbackServer, tmp_path: Path) -> None:

@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from salon.modules.files import cost_line
+from salon.optimize.bench import Measuring
 
 __all__ = ["CompileView"]
 
 
 class CompileView:
-    """Shows how far a compile is; called with a line of text or the progress of a study."""
+    """Shows how far a compile is; called with a line of text, the progress of a study, or of a measurement."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._console, self._started = console, time.monotonic()
+        self._live: Live | None = None
         self._progress: Any = None
+        self._measuring: Measuring | None = None
         self._line = ""
 
     def __enter__(self) -> Self:
-        if self._live is not None:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._shown, refresh_per_second=2)
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._measuring = None
         if self._live is not None:
             self._live.stop()
 
     def __call__(self, told: Any) -> None:
-        """Show what is told."""
-        self._line = str(told)
+        """Show what is told; sessions are shown on a terminal alone."""
+        if isinstance(told, Measuring):
+            self._measuring = told
+            return
+        self._line, self._measuring = str(told), None
         if not isinstance(told, str):
             self._progress = told
         if self._live is None:
             self._console.print(self._line, highlight=False, soft_wrap=True, markup=False)
-        elif self._progress is None:
-            self._live.update(Text(self._line), refresh=True)
-        else:
-            self._live.update(Group(_table(self._progress), Text(self._line)), refresh=True)
+
+    def _shown(self) -> RenderableType:
+        """Return the front, what was told last, and how far the sessions under way are."""
+        parts: list[RenderableType] = [] if self._progress is None else [_table(self._progress)]
+        parts.append(Text(self._line))
+        if self._measuring is not None:
+            spent = cost_line(self._measuring.spent).rpartition(", ")[0]
+            passed = time.monotonic() - self._started
+            parts.append(Text(f"{self._measuring}; {spent}, {passed:,.0f} s", style="dim"))
+        return Group(*parts)
 
 
 def _table(progress: Any) -> Table:
@@ -55,5 +71,5 @@ def _table(progress: Any) -> Table:
         table.add_column(column, justify="left" if column == "numbers" else "right")
     for record in progress.front:
         numbers = ", ".join(f"{name} {value:g}" for name, value in record.numbers.items())
-        table.add_row(str(record.number), *(str(record.values[name]) for name in names), numbers or "untuned")
+        table.add_row(str(record.number), *(str(record.values[name]) for name in names), numbers)
     return table

@@ -169,7 +169,7 @@ def _dry_run(
     """Print what the compile is expected to take at most; nothing is spent."""
     from salon.estimate import Estimate, estimate_method, judging
     from salon.evals.methods import ProgramMethod
-    from salon.optimize.compiling import most_groups
+    from salon.optimize.compile_plan import most_groups
     from salon.optimize.front import pick
     from salon.optimize.objectives import objectives_of
     from salon.optimize.space import size, space_of

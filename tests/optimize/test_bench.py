@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 from salon.data.benchmarks import Task
 from salon.data.rubrics import RUBRICS
 from salon.evals.jobs import JOBS_NAME, JobRow
 from salon.evals.judges import RubricJudge
 from salon.modules import Debate
-from salon.optimize.bench import Bench, cost_of
+from salon.optimize.bench import Bench, Measuring, cost_of
 
 from salon import Budget, BudgetSpent, CallFailure, OutputError
 from salon.testing import ChatRequest, Fault, LoopbackServer
@@ -64,8 +65,11 @@ def test_all_variants_get_the_same_seeds_and_fresh_ones_others(bench: Make, prog
 def test_nothing_is_made_twice_and_all_is_on_the_account(
     bench: Make, program: Debate, loopback: LoopbackServer
 ) -> None:
-    kept = bench()
+    told: list[Measuring] = []
+    kept = bench(tell=told.append)
     rows = measured(kept, program)
+    assert [str(measuring) for measuring in told] == [f"{n} of 4 sessions" for n in (1, 2, 3, 4)]
+    assert told[-1].spent.calls == 4 * CALLS
     assert loopback.count == kept.spent.calls == cost_of(*rows).calls == 4 * CALLS
     assert measured(kept, program) == rows
     later = bench()  # what is on disk counts, whether it is measured again or not
@@ -148,6 +152,24 @@ def test_a_model_that_cannot_be_used_ends_it(bench: Make) -> None:
         program = Debate(agents=2, rounds=0, lms={"participant": lm, "judge": lm})
         with pytest.raises(CallFailure, match="cannot be used"):
             measured(bench(), program)
+
+
+def test_costs_are_those_without_a_cache(bench: Make, loopback: LoopbackServer) -> None:
+    """A variant asks much that another has asked: from DSPy's cache that would be free, and seem cheap."""
+    lm = loopback.lm()
+    program = Debate(agents=2, rounds=0, lms={"participant": lm, "judge": lm})
+    program.draft.lm = lm
+    first = measured(bench(judged=False), program)
+    shared = measured(bench(judged=False), program, "two")
+    tokens = [row.prompt_tokens + row.completion_tokens for row in first]
+    assert min(tokens) > 0
+    assert {row.prompt_tokens for row in shared} == {0}
+    own = measured(bench(judged=False, cached=False), program, "three")
+    assert [row.prompt_tokens + row.completion_tokens for row in own] == tokens
+    with dspy.context(lm=lm):
+        current = measured(bench(judged=False, cached=False), Debate(agents=2, rounds=0), "four")
+    assert [row.prompt_tokens + row.completion_tokens for row in current] == tokens
+    assert (lm.cache, program.draft.lm, program.lms["judge"]) == (True, lm, lm)
 
 
 def test_rows_are_lines_of_json(bench: Make, program: Debate, tmp_path: Path) -> None:

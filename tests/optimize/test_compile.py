@@ -18,7 +18,8 @@ import pytest
 from salon.data.benchmarks import load_benchmark
 from salon.modules import Debate, Embedder, Roundtable, YesAnd
 from salon.optimize.artifact import read_report
-from salon.optimize.compile import tasks_of
+from salon.optimize.bench import Measuring
+from salon.optimize.compile_checks import tasks_of
 from salon.optimize.compile_report import CompileReport
 from salon.optimize.objectives import OBJECTIVES, Objective
 
@@ -123,8 +124,11 @@ def test_a_number_that_helps_is_found_proved_and_shipped(embedder: Embedder, tmp
     program = debate(embedder)
     before = program.described()
     with model(by_steps) as (server, lm):
-        better = compiled(program, tmp_path, **STEPS)
+        lines: list[Any] = []
+        better = compiled(program, tmp_path, **STEPS, tell=lines.append)
         report, calls = better.compile_report, server.count
+        assert [line.spent.calls for line in lines if isinstance(line, Measuring)][-1] == calls
+        assert "The picked program" in [line for line in lines if isinstance(line, str)][-1]
         assert report.better
         assert "better in quality" in report.verdict
         assert (int(better.rounds), int(program.rounds)) == (2, 0)
@@ -312,6 +316,19 @@ def test_a_trial_that_fails_is_told_and_the_rest_goes_on(embedder: Embedder, tmp
     assert {rounds: trial.state for rounds, trial in states.items()}[1] == "complete"
     assert told(again.compile_report)["front"] == report.front
     assert report.picked in report.front
+
+
+def test_a_step_that_the_best_numbers_never_ask_leaves_the_prompts(embedder: Embedder) -> None:
+    def reply(request: ChatRequest) -> Any:  # revising makes it worse
+        return rated(request, 8 - request.text.count("again")) if "originality" in request.fields else by_steps(request)
+
+    with model(reply) as (server, _):
+        goals = {**STEPS, "trials": 4, "prompts": "bootstrap", "only": "revise"}
+        better = compiled(debate(embedder, rounds=1), **goals)
+        report = better.compile_report
+        assert report.total.calls == server.count
+    assert (int(better.rounds), report.better) == (0, True)
+    assert "Tuning 'revise' would change nothing" in report.stopped
 
 
 def test_a_judge_that_never_answers_fails_all_trials(embedder: Embedder, tmp_path: Path) -> None:

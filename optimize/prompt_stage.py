@@ -1,0 +1,138 @@
+"""The tuning of prompts within a compile: from which program, on which tasks, and what came of it.
+
+From which program prompts are tuned, and what comes of it, is decided once and written down: what is measured later
+must not change the one, nor the order in which an optimizer's threads are answered the other. Until it is decided,
+a tuning that is run again takes sessions, ratings and proposals from the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from salon.errors import LMSetupError, OutputError, UserError
+
+from ..data.benchmarks import Task
+from ..evals.judges import RubricJudge
+from ..modules.budget import Usage
+from ..modules.program import SessionProgram
+from .bench import Bench
+from .compile_folder import CompileFolder
+from .compile_plan import Plan, Prompts, halves, most_groups, weights
+from .objectives import Objective
+from .prompts import PromptsTuned, tune_prompts
+from .rated_once import RatedOnce
+from .space import with_values
+
+__all__ = ["PromptStage"]
+
+_NOTED = "prompts"
+
+
+@dataclass
+class PromptStage:
+    """Tunes the prompts of a compile.
+
+    Attributes:
+        folder: Where its course is noted.
+        place: Folder of its sessions.
+        plan: How the search goes.
+        train: Tasks to tune on.
+        goals: What to reach.
+        judge: Rates answers; None for no judge.
+        groups: Sessions on each task.
+        seed: Decides the seeds of sessions and the optimizer's draws.
+        bench: Whose account and limit are shared.
+        tell: Told what is done.
+        spent: What it cost, its sessions included, its ratings not.
+        judging: What rating its sessions cost.
+        stopped: Why it ended before its time.
+    """
+
+    folder: CompileFolder
+    place: Path
+    plan: Plan
+    train: list[Task]
+    goals: list[Objective]
+    judge: RubricJudge | None
+    groups: int
+    seed: int
+    bench: Bench
+    tell: Callable[[str], None]
+    spent: Usage = field(default_factory=Usage)
+    judging: Usage = field(default_factory=Usage)
+    stopped: str = ""
+
+    async def run(
+        self, program: SessionProgram, how: Prompts, trial: int, numbers: Mapping[str, float]
+    ) -> SessionProgram | None:
+        """Return a program with better prompts, or None if none were found.
+
+        Args:
+            program: The untuned program.
+            how: The optimizer.
+            trial: Number of the trial to tune from, unless that was decided before.
+            numbers: Its numbers.
+        """
+        noted = self.folder.noted(_NOTED)
+        if noted is None:
+            noted = {"trial": trial, "numbers": dict(numbers)}
+            self.folder.note(_NOTED, noted)
+        base = with_values(program, noted["numbers"])
+        if "spent" not in noted:
+            self.tell(f"Tuning prompts with {how}, from trial {noted['trial']}")
+            try:
+                tuned = await self._tuned(base, how)
+            except (OutputError, LMSetupError):
+                raise
+            except UserError as error:  # the one predictor to tune is never asked with these numbers
+                self.stopped = str(error)
+                return None
+            if tuned.reason != "complete":
+                self.stopped = tuned.reason
+                return None
+            noted |= {"state": tuned.program.dump_state() if tuned.improved else None}
+            noted |= {"scores": [tuned.score_before, tuned.score_after]}
+            noted |= {"spent": asdict(self.spent), "judging": asdict(self.judging)}
+            self.folder.note(_NOTED, noted)
+        else:
+            self.tell(f"Prompts were tuned with {how} before")
+            self.spent, self.judging = Usage(**noted["spent"]), Usage(**noted["judging"])
+            for usage in (self.spent, self.judging):
+                self.bench.spent.add(usage)
+        if noted["state"] is None:
+            return None
+        better = base.changed()
+        better.load_state(noted["state"])
+        return better
+
+    async def _tuned(self, base: SessionProgram, how: Prompts) -> PromptsTuned:
+        learnt, chosen_by = halves(self.train)
+        purse, limit = self.bench.purse, self.bench.limit
+        authors = {str(model.get("model")) for model in base.described_lms().values()}
+        wanted, gate = weights(self.goals, self.judge is not None)
+        with RatedOnce(self.judge, self.place / "judge", self.seed, limit, purse, authors) as rate:
+            try:
+                tuned = await tune_prompts(
+                    base,
+                    how,
+                    learnt,
+                    chosen_by,
+                    rate=rate,
+                    groups=self.groups,
+                    objectives=wanted,
+                    gate=gate,
+                    seed=self.seed,
+                    purse=purse,
+                    limit=limit,
+                    reflection_lm=self.plan.reflection_lm,
+                    only=self.plan.only,
+                    max_metric_calls=most_groups(how, self.plan.trials, len(self.train)),
+                    out=self.place,
+                    tell=self.tell,
+                )
+                self.spent = tuned.spent
+            finally:
+                self.judging = rate.spent
+        return tuned
