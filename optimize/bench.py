@@ -31,7 +31,7 @@ from ..modules.embedding import Embedder
 from ..modules.program import SessionProgram
 from ..modules.streams import rollout_id
 
-__all__ = ["Bench", "Measuring", "cost_of"]
+__all__ = ["Bench", "Measuring", "cost_of", "less"]
 
 _METHOD = "program"
 
@@ -179,10 +179,19 @@ class Bench:
             self._booked[root, row.key] = cost_of(row)
 
     def _unbook(self, root: Path, key: JobKey) -> None:
-        cost = self._booked.pop((root, key), Usage())
-        self.purse.spent.add(
-            Usage(-cost.calls, -cost.prompt_tokens, -cost.completion_tokens, -cost.usd, -cost.unpriced)
-        )
+        self.purse.spent = less(self.purse.spent, self._booked.pop((root, key), Usage()))
+
+
+def less(whole: Usage, part: Usage) -> Usage:
+    """Return an account without a part of it; seconds, which are not a sum, stay."""
+    return Usage(
+        whole.calls - part.calls,
+        whole.prompt_tokens - part.prompt_tokens,
+        whole.completion_tokens - part.completion_tokens,
+        whole.usd - part.usd,
+        whole.unpriced - part.unpriced,
+        whole.seconds,
+    )
 
 
 def cost_of(*rows: JobRow) -> Usage:

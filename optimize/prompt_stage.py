@@ -8,7 +8,7 @@ a tuning that is run again takes sessions, ratings and proposals from the folder
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from salon.errors import LMSetupError, OutputError, UserError
@@ -17,7 +17,7 @@ from ..data.benchmarks import Task
 from ..evals.judges import RubricJudge
 from ..modules.budget import Usage
 from ..modules.program import SessionProgram
-from .bench import Bench
+from .bench import Bench, less
 from .compile_folder import CompileFolder
 from .compile_plan import Plan, Prompts, halves, most_groups, weights
 from .objectives import Objective
@@ -82,12 +82,14 @@ class PromptStage:
         base = with_values(program, noted["numbers"])
         if "spent" not in noted:
             self.tell(f"Tuning prompts with {how}, from trial {noted['trial']}")
+            before = replace(self.bench.spent)
             try:
                 tuned = await self._tuned(base, how)
             except (OutputError, LMSetupError):
                 raise
             except UserError as error:  # the one predictor to tune is never asked with these numbers
                 self.stopped = str(error)
+                self.spent = less(less(self.bench.spent, before), self.judging)
                 return None
             if tuned.reason != "complete":
                 self.stopped = tuned.reason

@@ -52,7 +52,9 @@ def reach(server: LoopbackServer) -> list[str]:
 
 
 @pytest.fixture
-def typed(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+def typed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_embeddings: None
+) -> Typed:
     """Type ``salon compile``, with no cache; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
@@ -189,8 +191,16 @@ def test_a_budget_leaves_an_artifact_that_tells_and_more_goes_on(
 
 
 _UNCACHED = """
-import runpy, sys
+import hashlib, runpy
 import dspy
+import numpy as np
+from salon.modules import Embedder
+
+def spread(texts):
+    seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts]
+    return np.stack([np.random.default_rng(seed).normal(size=64) for seed in seeds])
+
+Embedder._encoder = lambda _: spread  # as the fixture quick_embeddings does: no process loads a model
 dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=False)
 runpy.run_module("salon", run_name="__main__")
 """

@@ -304,18 +304,21 @@ def test_an_objective_of_ones_own(embedder: Embedder) -> None:
 
 def test_a_trial_that_fails_is_told_and_the_rest_goes_on(embedder: Embedder, tmp_path: Path) -> None:
     def reply(request: ChatRequest) -> Any:
-        fails = "critique" in request.fields and "again" in request.text
-        return Fault(status=500, message="no second revision") if fails else by_steps(request)
+        hot = "originality" not in request.fields and request.body["temperature"] > 1.05
+        return Fault(status=500, message="too hot") if hot else by_steps(request)
 
+    goals = {**STEPS, "include": ["temperature"], "ranges": {"temperature": (0.9, 1.1, 0.1)}}
     with model(reply) as (server, _):
-        better = compiled(debate(embedder, rounds=1), tmp_path, **{**STEPS, "objectives": ["quality"]})
-        report, calls = better.compile_report, server.count
-        states = {trial.values["rounds"]: trial for trial in report.trials}
-        again = compiled(debate(embedder, rounds=1), tmp_path, **STEPS)
+        kept = compiled(debate(embedder), tmp_path, **goals)
+        report, calls = kept.compile_report, server.count
+        again = compiled(debate(embedder), tmp_path, **goals)
         assert server.count == calls
-    assert {rounds: trial.state for rounds, trial in states.items()}[1] == "complete"
-    assert told(again.compile_report)["front"] == report.front
-    assert report.picked in report.front
+    states = {trial.values["temperature"]: trial for trial in report.trials}
+    assert {value: trial.state for value, trial in states.items()} == {0.9: "complete", 1.0: "complete", 1.1: "failed"}
+    assert "4 of 4 sessions failed" in states[1.1].reason
+    assert "1 × failed: 4 of 4 sessions failed" in (tmp_path / "card.md").read_text()
+    assert 1.1 not in {report.trial(number).values["temperature"] for number in report.front}
+    assert told(again.compile_report) == told(report)
 
 
 def test_a_step_that_the_best_numbers_never_ask_leaves_the_prompts(embedder: Embedder) -> None:
