@@ -172,7 +172,8 @@ def _search(report: CompileReport) -> list[str]:
     lines += _table(("number", "from", "to", "untuned", "scale"), rows) if rows else ["No number was searched."]
     lines += ["", f"{len(report.trials)} trials: {kinds_of(report) or 'none'}. Study: {markdown(report.storage)}."]
     reasons = Counter(f"{trial.state}: {trial.reason}" for trial in report.trials if trial.reason)
-    lines += ["", *(f"- {count} × {markdown(excerpt(why, _LONGEST))}" for why, count in reasons.most_common(10))]
+    told = [f"- {count} × {markdown(excerpt(why, _LONGEST))}" for why, count in reasons.most_common(10)]
+    lines += ["", *told] if told else []
     lines += ["", f"Rule of choice: {markdown(report.rule)}."]
     for name, about in (("importance", "What each number does"), ("history", "Trial by trial")):
         lines += ["", f"![{about}]({PLOTS_FOLDER}/{name}.png)"]

@@ -58,6 +58,7 @@ class CompileFolder:
     def __init__(self, root: Path, facts: Mapping[str, Any]) -> None:
         self.root, self.key = root, digest(facts)
         self._lock = FileLock(root / "compile.lock", thread_local=False)
+        self._noting = FileLock(root / "course.lock", thread_local=False)
         self._begun = time.monotonic()
         try:
             if root.exists() and not root.is_dir():
@@ -66,12 +67,12 @@ class CompileFolder:
                 self._empty()
                 root.mkdir(parents=True, exist_ok=True)
             self.started = self._kept(facts)
-            self._course = self._read_course()
-            self._replace(COURSE_NAME, self._course)  # refuses a folder that cannot be written
+            self._before = float(self._read_course()["seconds"])
+            with self._noting:  # refuses a folder that cannot be written
+                self._replace(COURSE_NAME, self._read_course())
         except OSError as error:
             why = error.strerror or str(error)
             raise OutputError(f"{root} cannot be written", why, "Give another folder.") from error
-        self._before = float(self._course["seconds"])
 
     def _empty(self) -> None:
         """Refuse a folder that is in use for something else.
@@ -135,8 +136,10 @@ class CompileFolder:
             OutputError: If it cannot be written.
         """
         try:
-            self._course = {**self._read_course(), **({name: value} if name else {}), "seconds": round(self.seconds, 1)}
-            self._replace(COURSE_NAME, self._course)
+            with self._noting:
+                course = self._read_course()
+                seconds = max(course["seconds"], round(self.seconds, 1))  # processes side by side take no longer
+                self._replace(COURSE_NAME, {**course, **({name: value} if name else {}), "seconds": seconds})
         except OSError as error:
             raise OutputError(f"{self.root} cannot be written", error.strerror or str(error)) from error
 

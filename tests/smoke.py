@@ -1,4 +1,4 @@
-"""Run by .ci/run with the installed wheel, away from the source tree: a whole session over HTTP."""
+"""Run by .ci/run with the installed wheel, away from the source tree: a session, an evaluation and a compile over HTTP."""
 
 from __future__ import annotations
 
@@ -28,4 +28,15 @@ with tempfile.TemporaryDirectory() as place, LoopbackProcess() as server:
     report = subprocess.run([command[0], "report", str(out)], capture_output=True, text=True)
     assert report.returncode == 0, report.stderr
     assert Path(report.stdout.strip()).read_text(encoding="utf-8").startswith("<!doctype html>")
+    model = ["--lm", f"openai/{server.model}", "--api-base", server.base_url]
+    size = ["--queries", "1", "--groups", "2", "--out"]
+    for arguments in (
+        ["eval", "--methods", "direct,voting", "--runs", "2", *size, f"{place}/evaluation"],
+        ["compile", "debate(agents=2,rounds=1)", "--held-out", "1", "--trials", "2", *size, f"{place}/compiled"],
+    ):
+        done = subprocess.run([command[0], *arguments, *model, "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)
+    assert (Path(place) / "evaluation" / "report.html").exists()
+    assert type(salon.load(f"{place}/compiled")).__name__ == "Debate"
 print("the wheel works")

@@ -34,6 +34,7 @@ examples:
   salon study duration --minutes 0,5,10 --sessions 5 --personas pool.csv --out study
   salon eval --methods debate,voting-lens,direct --queries 5 --runs 5 --out evaluation
   salon eval calibrate --labels labelled.csv --judge openai/gpt-5-mini
+  salon compile debate --queries 6 --trials 20 --out compiled/debate
   salon doctor
 """
 
