@@ -46,6 +46,7 @@ from .matches import Matches
 from .methods import all_methods
 from .record import keep_record, record_of
 from .results import Results
+from .uncached import Uncached
 
 __all__ = ["Progress", "aevaluate", "evaluate", "judge_with"]
 
@@ -138,7 +139,8 @@ async def aevaluate(
         methods: A session program, a DSPy module or a function of a task; a mapping from names to these; or names,
             e.g. ``["debate", "direct"]`` (see ``salon.evals.methods.method_of``).
         benchmark: A benchmark, its name, or a file of tasks.
-        out: Folder of the evaluation; one that holds it is gone on with. None keeps nothing.
+        out: Folder of the evaluation; one that holds it is gone on with. None keeps nothing. In any case no answer
+            is taken from DSPy's cache, where it would cost nothing.
         queries: Tasks, drawn by the seed; all if not given.
         runs: Answers of each method to each query.
         groups: Answers whose diversity is measured together (G): runs 1 to G of a query, then the next G.
@@ -191,8 +193,10 @@ async def aevaluate(
     counter = _Counter(purse, len(jobs), tell)
     todo = _left(jobs, rows, panel, purse, counter)
     make = engine or LocalEngine
-    running = make(known, panel, root, limit, purse, JOBS_PER_CALL * max_concurrency, seed)
-    with JobFile(root) as file:
+    bare = Uncached()
+    used = {name: bare.method(method) for name, method in known.items()}
+    running = make(used, panel, root, limit, purse, JOBS_PER_CALL * max_concurrency, seed)
+    with JobFile(root) as file, dspy.context(lm=bare.lm(dspy.settings.lm)):
 
         def done(row: JobRow) -> None:
             file.add(row)

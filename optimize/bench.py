@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import dspy
 
@@ -26,6 +25,7 @@ from ..evals.engine import JOBS_PER_CALL, LocalEngine, book
 from ..evals.jobs import JOBS_NAME, JobFile, JobKey, JobRow, jobs_of, read_rows
 from ..evals.judges import RubricJudge
 from ..evals.methods import ProgramMethod
+from ..evals.uncached import Uncached
 from ..modules.budget import Account, Budget, Usage
 from ..modules.embedding import Embedder
 from ..modules.program import SessionProgram
@@ -98,7 +98,7 @@ class Bench:
         self.purse = Account(budget or Budget(), elapsed or (lambda: time.monotonic() - started))
         self._at_once = JOBS_PER_CALL * max_concurrency
         self._booked: dict[tuple[Path, JobKey], Usage] = {}
-        self._cached, self._bare = cached, dict[int, tuple[Any, Any]]()
+        self._bare = None if cached else Uncached()
         for path in sorted(out.glob(f"*/seeds-*/{JOBS_NAME}")):
             for row in read_rows(path.parent).values():
                 self._book(path.parent, row)
@@ -140,7 +140,7 @@ class Bench:
                 self._book(root, row)
         if not todo:
             return [rows[job.key] for job in jobs]
-        used = program if self._cached else self._uncached(program)
+        used = program if self._bare is None else self._bare.program(program)
         methods = {_METHOD: ProgramMethod(_METHOD, used)}
         engine = LocalEngine(methods, self.judge, root, self.limit, self.purse, self._at_once, seed)
         with JobFile(root) as file:
@@ -151,26 +151,11 @@ class Bench:
                 self._booked[root, row.key] = cost_of(row)
                 self._tell(Measuring(sum(job.key in rows for job in jobs), len(jobs), replace(self.spent)))
 
-            with dspy.context(lm=dspy.settings.lm if self._cached else self._without_cache(dspy.settings.lm)):
+            with dspy.context(lm=dspy.settings.lm if self._bare is None else self._bare.lm(dspy.settings.lm)):
                 left = await engine.run(todo, done)
         if left:
             raise BudgetSpent("The measurement is not finished", left, "Run it again with a larger budget.")
         return [rows[job.key] for job in jobs]
-
-    def _uncached(self, program: SessionProgram) -> SessionProgram:
-        """Return a program like this one whose LMs don't look into DSPy's cache."""
-        bare = program.changed(lms={who: self._without_cache(lm) for who, lm in program.lms.items()})
-        for _, predictor in bare.named_predictors():
-            predictor.lm = self._without_cache(predictor.lm)
-        return bare
-
-    def _without_cache(self, lm: Any) -> Any:
-        """Return the one copy of an LM that doesn't look into the cache; what cannot be copied stays."""
-        if lm is None or not hasattr(lm, "copy"):
-            return lm
-        if id(lm) not in self._bare:
-            self._bare[id(lm)] = lm, lm.copy(cache=False)
-        return self._bare[id(lm)][1]
 
     def _book(self, root: Path, row: JobRow) -> None:
         """Put a row that this bench did not make on the account, once."""

@@ -1,4 +1,4 @@
-"""Run by .ci/run with the installed wheel, away from the source tree: a session, an evaluation and a compile over HTTP."""
+"""Run by .ci/run with the installed wheel, away from the source tree: session, evaluation and compile over HTTP."""
 
 from __future__ import annotations
 

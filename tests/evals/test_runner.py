@@ -109,6 +109,16 @@ def test_runs_are_distinct_even_from_a_cache_and_a_second_run_is_free(tmp_path: 
         assert answers == {key: row.answer for key, row in read_rows(tmp_path / "b").items()}
 
 
+def test_a_method_pays_for_calls_that_another_one_has_made_too(tmp_path: Path) -> None:
+    with LoopbackServer() as server, dspy.context(lm=server.lm(num_retries=0)):
+        methods = {"one": Direct(), "other": Direct()}
+        evaluate(methods, queries=1, runs=1, groups=1, compare=0, max_concurrency=1, judge=False, out=tmp_path)
+        one, other = sorted(read_rows(tmp_path).values(), key=lambda row: row.method)
+    assert one.answer == other.answer
+    assert one.prompt_tokens == other.prompt_tokens > 0
+    assert server.count == 2
+
+
 def test_the_limit_of_calls_in_flight_holds_over_everything_and_is_used() -> None:
     with LoopbackServer(delay=0.05) as server:
         run(server, None, "voting,debate(agents=3,rounds=1)", runs=4, compare=4, max_concurrency=5)
