@@ -38,8 +38,8 @@ def number(value: float | None, digits: int = 3) -> str:
     if size >= _LARGE:
         unit, name = _unit(size)
         return f"{known / unit:.{max(digits, 3)}g} {name}"
-    if known == int(known):
-        return f"{int(known):,}"
+    if known == int(known) or size >= 10 ** (digits - 1):
+        return f"{round(known):,}"
     return f"{known:.{digits}f}" if 0.001 <= size < 10 else f"{known:.{digits}g}"
 
 
