@@ -114,7 +114,8 @@ class Compiling:
         Raises:
             BudgetSpent: If the budget ends before that.
         """
-        self.tell(f"The untuned program answers {len(self.held_out)} held-out tasks, {self.groups} times each")
+        tasks = f"{len(self.held_out)} held-out task{'' if len(self.held_out) == 1 else 's'}"
+        self.tell(f"The untuned program answers {tasks}, {self.groups} times each")
         async with self.folder.alone(self.tell):
             self.before = await self.verifying.measure(self.program, self.held_out, UNTUNED)
             if self.folder.noted(UNTUNED) is None:
