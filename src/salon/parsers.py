@@ -83,14 +83,8 @@ def add_eval(commands: Commands) -> None:
     size.add_argument("--baseline", metavar="METHOD", help="what the others are tested against (direct, or the first)")
     size.add_argument("--seed", type=int, metavar="S", help="decides tasks, runs and draws of judges (0)")
     size.add_argument("--embedder", metavar="NAME", help="embedding model (packaged all-MiniLM-L6-v2)")
-    judges = command.add_argument_group("judges")
-    judges.add_argument(
-        "--judge", action="append", metavar="MODEL", help="may be repeated: a panel (--lm, the model itself)"
-    )
+    judges = _judge_options(command)
     judges.add_argument("--drawn", type=int, metavar="N", help="judges drawn from the panel for each answer (all)")
-    judges.add_argument(
-        "--judged", action=argparse.BooleanOptionalAction, default=True, help="have answers judged (yes)"
-    )
     judges.add_argument(
         "--pairs", type=int, default=1, metavar="N", help="runs in which methods are compared in pairs (1)"
     )
@@ -111,6 +105,16 @@ def add_eval(commands: Commands) -> None:
     where.add_argument("--out", metavar="DIR", help="folder of the evaluation; one that holds it is gone on with")
     where.add_argument("--json", action="store_true", help="print the result as JSON")
     command.add_argument("--dry-run", action="store_true", help="print expected answers, calls and cost")
+
+
+def _judge_options(command: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that say who judges, and return their group."""
+    judges = command.add_argument_group("judges")
+    judges.add_argument("--judge", action="append", metavar="MODEL", help="may be repeated: a panel (the model itself)")
+    judges.add_argument(
+        "--judged", action=argparse.BooleanOptionalAction, default=True, help="have answers judged (yes)"
+    )
+    return judges
 
 
 def _bench_options(data: argparse._ArgumentGroup) -> None:
@@ -172,11 +176,7 @@ def add_compile(commands: Commands) -> None:
     search.add_argument("--workers", type=int, default=1, metavar="N", help="trials under way at once (1)")
     search.add_argument("--storage", metavar="URL", help="Optuna storage that several machines share (DIR/study.log)")
     search.add_argument("--seed", type=int, metavar="S", help="decides tasks, sessions and the search (0)")
-    judges = command.add_argument_group("judges")
-    judges.add_argument("--judge", action="append", metavar="MODEL", help="may be repeated: a panel (the model itself)")
-    judges.add_argument(
-        "--judged", action=argparse.BooleanOptionalAction, default=True, help="have answers judged (yes)"
-    )
+    judges = _judge_options(command)
     judges.add_argument("--reflection", metavar="MODEL", help="writes better prompts (the participants' model)")
     add_models(command)
     add_limits(command, "the tuning")
