@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import dspy
     import pandas as pd
 
-__all__ = ["Benchmark", "Counts", "Task", "load_benchmark"]
+__all__ = ["Benchmark", "Counts", "Task", "load_benchmark", "tasks_digest"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class Task:
     def split(self) -> Split:
         """The part it belongs to."""
         return split_of(self.source)
+
+
+def tasks_digest(tasks: Sequence[Task]) -> str:
+    """Return a hash of tasks, ids and texts in their order."""
+    return hashlib.sha256(json.dumps([[task.id, task.text] for task in tasks]).encode()).hexdigest()[:16]
 
 
 class Counts(NamedTuple):

@@ -37,7 +37,7 @@ from ..modules.session import Session
 from .conditions import earlier
 from .jobs import Job, JobRow
 
-__all__ = ["PERSON", "CallableMethod", "Method", "ProgramMethod"]
+__all__ = ["CallableMethod", "Method", "ProgramMethod", "inputs_of", "outcome_of"]
 
 _MOST_THREADS = 256
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -47,7 +47,9 @@ _BY_PLACE = (
     inspect.Parameter.VAR_POSITIONAL,
 )
 
-PERSON = "Somebody who has to solve this, wants something concrete and unusual, and says briefly what is still missing."
+_PERSON = (
+    "Somebody who has to solve this, wants something concrete and unusual, and says briefly what is still missing."
+)
 
 
 class Method(ABC):
@@ -91,6 +93,19 @@ class Method(ABC):
         return {str(model.get("model")) for model in self.models().values()}
 
 
+def inputs_of(program: SessionProgram, task: str) -> dict[str, Any]:
+    """Return what a program is given to answer a task: the task, and a simulated person where one takes part."""
+    return {program.inputs[0]: task, **({"person": _PERSON} if "person" in program.inputs else {})}
+
+
+def outcome_of(program: SessionProgram, session: Session) -> tuple[str, str]:
+    """Return the answer of a session that came to its end, or else nothing and why there is none."""
+    answer = program.answer(session) if session.status == "complete" else ""
+    if answer:
+        return answer, ""
+    return "", f"{session.status}: {session.reason}" if session.reason else "it has no answer"
+
+
 class ProgramMethod(Method):
     """A session program."""
 
@@ -113,7 +128,7 @@ class ProgramMethod(Method):
     async def answer(self, job: Job, root: Path, limit: Limit, purse: Account | None = None) -> JobRow:
         """Hold, go on with, or read the session of a job."""
         row = JobRow(job.method, job.query, job.run, job.seed)
-        inputs = self._inputs(job.task)
+        inputs = inputs_of(self.program, job.task)
         try:
             checked = self.program.checked(inputs)
         except UserError as error:  # of the task, which only this job has
@@ -127,12 +142,10 @@ class ProgramMethod(Method):
             row.reason = str(error)
             return row
         _account(row, session.usage)
-        row.reason, row.answer = session.reason, self.program.answer(session)
-        if session.status == "complete" and row.answer:
-            row.status = "ok"
+        row.answer, row.reason = outcome_of(self.program, session)
+        if row.answer:
+            row.status, row.reason = "ok", session.reason
             await self._measure(row, session)
-        else:
-            row.answer, row.reason = "", f"{session.status}: {session.reason}" if row.reason else "it has no answer"
         return row
 
     async def _session(
@@ -153,10 +166,6 @@ class ProgramMethod(Method):
         if purse is not None:
             purse.book("", replace(session.usage, seconds=0.0), 0.0)
         return session
-
-    def _inputs(self, task: str) -> dict[str, Any]:
-        inputs = {self.program.inputs[0]: task}
-        return inputs | ({"person": PERSON} if "person" in self.program.inputs else {})
 
     async def _measure(self, row: JobRow, session: Session) -> None:
         if isinstance(self.program, Roundtable):

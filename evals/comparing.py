@@ -13,7 +13,7 @@ import numpy as np
 
 from .statistics import Interval, mean_interval
 
-__all__ = ["Paired", "bradley_terry", "holm", "paired", "win_rates"]
+__all__ = ["Paired", "bradley_terry", "holm", "paired", "sign_flip_p", "win_rates"]
 
 _EXACT = 16  # pairs up to which all sign changes are tried
 _DRAWS = 100_000
@@ -43,11 +43,18 @@ def paired(method: Mapping[str, float | None], baseline: Mapping[str, float | No
         seed: Of the resamples.
     """
     gaps = [a - b for query, a in method.items() if a is not None and (b := baseline.get(query)) is not None]
-    return Paired(mean_interval(gaps, seed), _sign_flip(gaps, seed), len(gaps))
+    return Paired(mean_interval(gaps, seed), sign_flip_p(gaps, seed), len(gaps))
 
 
-def _sign_flip(gaps: Sequence[float], seed: int) -> float | None:
-    """Return how often changed signs give a mean as far from 0; all changes are tried for few pairs."""
+def sign_flip_p(gaps: Sequence[float], seed: int) -> float | None:
+    """Return the two-sided p value of paired differences being symmetric around 0; None for fewer than two.
+
+    It is how often changed signs give a mean as far from 0; all changes are tried for few pairs.
+
+    Args:
+        gaps: The differences.
+        seed: Of the changes that are drawn for many pairs.
+    """
     n = len(gaps)
     if n < 2:
         return None

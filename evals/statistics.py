@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-__all__ = ["FEW", "LEVEL", "Correlation", "Interval", "correlation", "mean_interval", "share_interval"]
+__all__ = [
+    "FEW",
+    "LEVEL",
+    "Correlation",
+    "Interval",
+    "correlation",
+    "mean_interval",
+    "share_interval",
+    "student_interval",
+]
 
 LEVEL = 0.95
 FEW = 8  # values below which an interval or a correlation rests on few
@@ -91,6 +100,26 @@ def mean_interval(values: Sequence[float], seed: int = 0) -> Interval:
         rng=np.random.default_rng(seed),
     ).confidence_interval
     return _around(float(data.mean()), draws, len(data))
+
+
+def student_interval(values: Sequence[float], level: float = LEVEL, least: float = 0.0) -> Interval:
+    """Return the mean of independent values with Student's interval.
+
+    For a handful of values: the bootstrap cannot leave the range of what it has seen and is then far too sure.
+
+    Args:
+        values: The values.
+        level: How often such an interval holds the true mean.
+        least: Standard deviation that values have at least, for example that of rounding; a few rounded values may
+            be equal by chance, which says nothing of how much they vary.
+    """
+    data = np.asarray(values, dtype=float)
+    n = len(data)
+    if n < 2:
+        return Interval(float(data[0]) if n else None, None, None, n)
+    mean, deviation = float(data.mean()), max(float(data.std(ddof=1)), least)
+    reach = float(stats.t.ppf((1 + level) / 2, n - 1)) * deviation / n**0.5
+    return Interval(mean, mean - reach, mean + reach, n)
 
 
 def share_interval(hits: int, n: int) -> Interval:

@@ -192,6 +192,10 @@ class Voting(Direct):
         """Return the number of answers."""
         return int(self.answers)
 
+    def idle_tunables(self, always: bool = False) -> set[str]:
+        """Return ``answers`` where the number of calls is fixed."""
+        return {"answers"} if self.equal_calls is not None else set()
+
     def settings(self) -> dict[str, Any]:
         """Return the constructor arguments that make this program again, as JSON values."""
         return {"answers": self.answers.value, **super().settings()}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -71,6 +71,25 @@ class Usage:
         self.unpriced += other.unpriced
         self.seconds += other.seconds
 
+    @classmethod
+    def total(cls, parts: Iterable[Usage]) -> Usage:
+        """Return several accounts as one."""
+        whole = cls()
+        for part in parts:
+            whole.add(part)
+        return whole
+
+    def minus(self, part: Usage) -> Usage:
+        """Return this account without a part of it; the seconds, which run side by side, stay."""
+        return Usage(
+            self.calls - part.calls,
+            self.prompt_tokens - part.prompt_tokens,
+            self.completion_tokens - part.completion_tokens,
+            self.usd - part.usd,
+            self.unpriced - part.unpriced,
+            self.seconds,
+        )
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -119,7 +138,12 @@ class Budget:
                 return f"another turn might not fit: {used:.4g} of {limit:g} {name} are used"
         return ""
 
-    def _limits(self) -> dict[str, float]:
+    def minus(self, spent: Usage) -> Budget | None:
+        """Return what is left of the limits; None if nothing is left of one."""
+        left = {name: limit - getattr(spent, name) for name, limit in self._limits().items()}
+        return Budget(**left) if all(rest > 0 for rest in left.values()) else None
+
+    def _limits(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
 
@@ -226,7 +250,4 @@ class Account:
         return known.usd / weight * (cost.prompt_tokens + _DEAR * cost.completion_tokens), True
 
     def _pending(self, more: Usage) -> Usage:
-        total = Usage()
-        for cost in (*self._reserved.values(), more):
-            total.add(cost)
-        return total
+        return Usage.total([*self._reserved.values(), more])

@@ -165,6 +165,15 @@ class Debate(SessionProgram):
         """Return how many calls a session takes: N(R+1)+1."""
         return int(self.agents) * (int(self.rounds) + 1) + 1
 
+    def idle_tunables(self, always: bool = False) -> set[str]:
+        """Return ``k`` where all peers are shown; and where there is nobody, or no time, to show."""
+        nothing_shown = not always and (int(self.rounds) == 0 or int(self.agents) == 1)
+        return {"k"} if self.peers == "all" or nothing_shown else set()
+
+    def settle(self) -> None:
+        """Show at most all peers: ``k`` is at most ``agents - 1``."""
+        self.k.value = min(int(self.k), max(int(self.agents) - 1, 1))
+
     async def _session(self, run: Run) -> tuple[Status, str]:
         return await _Debating(self, run).held()
 

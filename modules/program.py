@@ -253,6 +253,19 @@ class SessionProgram(dspy.Module):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    # ---------------------------------------------------------------- its numbers
+
+    def idle_tunables(self, always: bool = False) -> set[str]:
+        """Return the names of numbers that have no effect on a session.
+
+        Args:
+            always: Only those that have none whatever the other numbers are, because of a setting.
+        """
+        return set()
+
+    def settle(self) -> None:
+        """Put numbers right that others bound."""
+
     # ---------------------------------------------------------------- saving it
 
     def described(self) -> dict[str, Any]:
@@ -266,15 +279,19 @@ class SessionProgram(dspy.Module):
         LMs are not saved: they belong to whoever calls the program.
         """
         content = self.described()
-        self._check_saved(content)
+        self.check_savable()
         write_program(path, {**content, "signatures": self.contracts()})
 
     def contracts(self) -> dict[str, str]:
         """Return the fields of each predictor with their types, which tuning does not change."""
         return {name: contract_of(predictor.signature) for name, predictor in self.named_predictors()}
 
-    def _check_saved(self, content: dict[str, Any]) -> None:
-        """Make sure that what would be written makes this program again."""
+    def check_savable(self) -> None:
+        """Make sure that what ``save`` writes makes this program again.
+
+        Raises:
+            UserError: If it would not.
+        """
         for name, predictor in self.named_predictors():
             if predictor.config or predictor.fields:
                 odd = ", ".join([*predictor.config, *predictor.fields])
@@ -284,7 +301,7 @@ class SessionProgram(dspy.Module):
                     "Set them on the LM.",
                 )
         try:
-            read = json.loads(json.dumps(content, allow_nan=False))
+            read = json.loads(json.dumps(self.described(), allow_nan=False))
             other = type(self)(**read["settings"])
             check_contracts(self.contracts(), other)
             other.load_state(read["state"])

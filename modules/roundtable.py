@@ -169,6 +169,15 @@ class Roundtable(SessionProgram):
         check_sketches([] if isinstance(self.personas, int) else self.personas, self.prompt_tokens.value)
         return checked
 
+    def idle_tunables(self, always: bool = False) -> set[str]:
+        """Return the numbers of a facilitator, a discussion or a whiteboard that this roundtable does without."""
+        idle = set() if self.facilitator else {"facilitator_rest", "move_on_after"}
+        if not always and self.expected_turns() == 0:
+            idle |= {"threshold", "fairness", "facilitator_rest", "move_on_after", "memory"}
+        if not always and int(self.ideas) == 0:
+            idle |= {"votes", "duplicate", "ideation_minutes"}
+        return idle
+
     def expected_turns(self) -> int:
         """Return about how many turns the discussion will have."""
         bounds = []

@@ -147,6 +147,10 @@ class YesAnd(SessionProgram):
             control.person, person = person, None
         return await super().hold(person=person, control=control, **arguments)
 
+    def idle_tunables(self, always: bool = False) -> set[str]:
+        """Return the floor's numbers where the order is fixed."""
+        return {"threshold", "max_agent_turns", "calibrate"} if self.order == "fixed" else set()
+
     def open(self, problem: str, **arguments: Any) -> Chat:
         """Start a chat about a problem; arguments as for ``hold``, e.g. ``seed``, ``out`` and ``listen``."""
         listen = arguments.pop("listen", None)
