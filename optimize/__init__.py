@@ -1,5 +1,13 @@
 """Tuning of session programs: numbers and prompts, for quality, diversity and cost at once.
 
+A map, by what belongs where:
+
+- what is measured of a program, and which differences count: ``objectives``, ``bench``, ``verify``
+- one Optuna study: ``space``, ``samplers``, ``storage``, ``search``, ``study``, ``racing``, ``front``, ``trials``
+- DSPy's optimizers on whole sessions: ``prompts``, ``groups``, ``metric``, ``feedback``, ``optimizers``, ``proposer``
+- the stages of a compile, in one folder: ``compile``, ``compile_stages``, ``compile_checks``, ``prompt_stage``
+- what came of it: ``compile_report``, ``reporting``, ``card``, ``compiled_page``, ``plots``, ``artifact``
+
 Names are imported on first use, so that what needs one of them does not pay for all.
 """
 

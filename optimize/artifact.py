@@ -5,6 +5,7 @@
 | ``program.json`` | settings, prompts, demonstrations and numbers; ``salon.load`` reads it and nothing else |
 | ``card.md`` | what it is, what it was made from, what it costs, how good it is, what it cannot tell |
 | ``compile.json`` | the same for machines (`CompileReport`) |
+| ``front/`` | the other programs of the front, each in a folder with the number of its trial |
 | ``study.log`` | the journal of the study, where it is not in a data base |
 | ``plots/`` | front, importance of parameters and history, as SVG and PNG |
 | ``report.html`` | the same to read and compare, made by ``salon report`` |
@@ -15,6 +16,8 @@ Nothing in it is code and nothing is pickled. Keys are masked in whatever is wri
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -24,7 +27,7 @@ from urllib.parse import urlsplit
 from salon.errors import OutputError, UserError
 from salon.redact import redact
 
-from ..modules.archive import load
+from ..modules.archive import PROGRAMS, load
 from ..modules.files import write_file
 from ..modules.program import SessionProgram
 from ..modules.saving import strict_json
@@ -33,19 +36,26 @@ from .card import card_markdown
 from .compile_report import VERSION, CompileReport
 from .plots import plots
 
-__all__ = ["CARD_NAME", "COMPILED_NAME", "is_compiled", "read_report", "report_json", "write_artifact"]
+__all__ = ["CARD_NAME", "COMPILED_NAME", "FRONT_NAME", "is_compiled", "read_report", "report_json", "write_artifact"]
 
 CARD_NAME = "card.md"
+FRONT_NAME = "front"
 COMPILED_NAME = "compile.json"
 
 
-def write_artifact(folder: str | Path, program: SessionProgram, report: CompileReport) -> None:
+def write_artifact(
+    folder: str | Path,
+    program: SessionProgram,
+    report: CompileReport,
+    others: Mapping[int, SessionProgram] | None = None,
+) -> None:
     """Write a compiled program; what is in the folder beside it, such as the study, stays.
 
     Args:
         folder: The folder; it is made if there is none.
         program: The program that was chosen, or the untuned one where that is no worse.
         report: How it came about.
+        others: The programs of the front, by the number of their trials.
 
     Raises:
         OutputError: If a file cannot be written.
@@ -54,12 +64,37 @@ def write_artifact(folder: str | Path, program: SessionProgram, report: CompileR
     place = Path(folder)
     content = report_json(report)
     program.save(place)
-    if (kind := type(program).__name__) == report.program.name and load(place).described() != program.described():
-        raise UserError(f"The {kind} cannot be saved", "it would not come back as it is")
+    if _read_back(program, place).described() != program.described():
+        raise UserError(f"The {type(program).__name__} cannot be saved", "it would not come back as it is")
+    write_front(place / FRONT_NAME, others or {})
     shown = _report_of(content)
     write_file(place / COMPILED_NAME, content)
     write_file(place / CARD_NAME, card_markdown(shown))
     plots(shown, place)
+
+
+def _read_back(program: SessionProgram, place: Path) -> SessionProgram:
+    """Return what was saved; a class that ``salon.load`` does not know reads its own."""
+    if PROGRAMS.get(type(program).__name__) is type(program):
+        return load(place)
+    other = program.changed()
+    other.load(place)
+    return other
+
+
+def write_front(place: Path, programs: Mapping[int, SessionProgram]) -> None:
+    """Write programs, each into a folder named by its trial; others that an earlier call wrote go.
+
+    Raises:
+        OutputError: If a file cannot be written.
+    """
+    try:
+        if place.exists():
+            shutil.rmtree(place)
+    except OSError as error:
+        raise OutputError(f"{place} cannot be written", error.strerror or str(error)) from error
+    for number, program in programs.items():
+        program.save(place / str(number))
 
 
 def is_compiled(folder: str | Path) -> bool:

@@ -31,7 +31,7 @@ from ..modules.embedding import Embedder
 from ..modules.program import SessionProgram
 from ..modules.streams import rollout_id
 
-__all__ = ["Bench", "Measuring", "cost_of", "less"]
+__all__ = ["Bench", "Measuring", "cost_of"]
 
 _METHOD = "program"
 
@@ -73,6 +73,7 @@ class Bench:
     Attributes:
         purse: The account of everything.
         limit: Bounds calls in flight.
+        closed: Why no more sessions may be held; empty as long as they may.
 
     Raises:
         LogError: If rows on disk are damaged.
@@ -99,6 +100,7 @@ class Bench:
         self._at_once = JOBS_PER_CALL * max_concurrency
         self._booked: dict[tuple[Path, JobKey], Usage] = {}
         self._bare = None if cached else Uncached()
+        self.closed = ""
         for path in sorted(out.glob(f"*/seeds-*/{JOBS_NAME}")):
             for row in read_rows(path.parent).values():
                 self._book(path.parent, row)
@@ -140,6 +142,8 @@ class Bench:
                 self._book(root, row)
         if not todo:
             return [rows[job.key] for job in jobs]
+        if self.closed:
+            raise BudgetSpent("The measurement is not finished", self.closed, "Run it again with a larger budget.")
         used = program if self._bare is None else self._bare.program(program)
         methods = {_METHOD: ProgramMethod(_METHOD, used)}
         engine = LocalEngine(methods, self.judge, root, self.limit, self.purse, self._at_once, seed)
@@ -164,19 +168,7 @@ class Bench:
             self._booked[root, row.key] = cost_of(row)
 
     def _unbook(self, root: Path, key: JobKey) -> None:
-        self.purse.spent = less(self.purse.spent, self._booked.pop((root, key), Usage()))
-
-
-def less(whole: Usage, part: Usage) -> Usage:
-    """Return an account without a part of it; seconds, which are not a sum, stay."""
-    return Usage(
-        whole.calls - part.calls,
-        whole.prompt_tokens - part.prompt_tokens,
-        whole.completion_tokens - part.completion_tokens,
-        whole.usd - part.usd,
-        whole.unpriced - part.unpriced,
-        whole.seconds,
-    )
+        self.purse.spent = self.purse.spent.minus(self._booked.pop((root, key), Usage()))
 
 
 def cost_of(*rows: JobRow) -> Usage:

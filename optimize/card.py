@@ -11,12 +11,24 @@ from collections.abc import Iterable, Sequence
 
 from ..evals.scales import number
 from ..evals.statistics import FEW, LEVEL, Interval
+from ..modules.archive import PROGRAMS
 from ..modules.files import cost_line, markdown
 from ..modules.text import excerpt
 from .compile_report import CompileReport, Goal, HeldOut, Measured, TaskText, Trial
 from .plots import PLOTS_FOLDER
+from .verify import gain_level
 
-__all__ = ["call_of", "card_markdown", "goal_text", "kinds_of", "outcome", "parts_of", "told", "told_measured"]
+__all__ = [
+    "call_of",
+    "card_markdown",
+    "goal_text",
+    "intervals_note",
+    "kinds_of",
+    "outcome",
+    "parts_of",
+    "told",
+    "told_measured",
+]
 
 _MOST_ROWS = 40  # trials of the front that the card lists
 _MOST_TASKS = 60
@@ -68,14 +80,25 @@ def goal_text(objective: Goal) -> str:
 
 def call_of(report: CompileReport, folder: str = "FOLDER") -> list[str]:
     """Return the lines of Python that call the program."""
+    name = report.program.name if report.program.name.isidentifier() else "Program"
+    own = [f"program = {name}(...)  # your class, with the settings in program.json", f"program.load({folder!r})"]
     return [
         "import dspy, salon",
         "",
-        f"program = salon.load({folder!r})",
+        *([f"program = salon.load({folder!r})"] if name in PROGRAMS else own),
         "with dspy.context(lm=salon.lm()):  # or an LM for each role: program.lms = {...}",
         f'    result = program({report.program.input}="...")',
         "print(result.answer)",
     ]
+
+
+def intervals_note(report: CompileReport) -> str:
+    """Return what the intervals of the comparison are, and by which one an objective gains."""
+    several = len(report.objectives) > 1
+    level = f"{100 * gain_level(max(len(report.objectives), 1)):.4g} %"
+    gains = f" With {len(report.objectives)} objectives one gains by its interval at {level} (Bonferroni)."
+    note = f"Means over tasks with {LEVEL:.0%} intervals, by the bootstrap; of paired differences Student's."
+    return f"{note}{gains if several else ''} p by sign flips."
 
 
 def outcome(report: CompileReport) -> str:
@@ -130,8 +153,7 @@ def _held_out(report: CompileReport) -> list[str]:
         for name, held in report.held_out.items()
     ]
     lines = _table(("objective", "tuned", "untuned", "tuned - untuned", "p", "tasks"), rows)
-    intervals = f"Means over tasks with {LEVEL:.0%} intervals, by the bootstrap; of paired differences Student's."
-    lines += ["", f"{intervals} p by sign flips."]
+    lines += ["", intervals_note(report)]
     fewest = min(held.n for held in report.held_out.values())
     if fewest < FEW:
         lines += [f"{fewest} tasks are few: only a large difference would show."]
@@ -157,8 +179,9 @@ def _changes(report: CompileReport) -> list[str]:
     for prompt in prompts:
         parts = ["instructions"] if prompt.before != prompt.after else []
         parts += [f"the descriptions of {', '.join(prompt.fields)}"] if prompt.fields else []
-        if len(prompt.demos) != prompt.demos_before:
-            parts += [f"demonstrations: {len(prompt.demos)} instead of {prompt.demos_before}"]
+        if prompt.demos != prompt.demos_before:
+            other = " others" if len(prompt.demos) == len(prompt.demos_before) else ""
+            parts += [f"demonstrations: {len(prompt.demos)}{other} instead of {len(prompt.demos_before)}"]
         lines.append(f"- {markdown(prompt.predictor)}: {markdown('; '.join(parts))}")
     return lines
 
@@ -196,21 +219,17 @@ def _front(report: CompileReport) -> list[str]:
     lines = _table(columns, (_front_row(report, trial, names) for trial in shown[:_MOST_ROWS]))
     if len(shown) > _MOST_ROWS:
         lines.append(f"\n{len(shown) - _MOST_ROWS} more are in `compile.json`.")
-    note = "Means over tasks ± their standard error. All trials are in `compile.json`."
+    note = (
+        "Means over tasks ± their standard error. All trials are in `compile.json`; each program of the front can be "
+        "loaded from `front/`, in the folder with the number of its trial."
+    )
     return [*lines, "", note, "", f"![The front]({PLOTS_FOLDER}/front.png)"]
 
 
 def _front_row(report: CompileReport, trial: Trial, names: Sequence[str]) -> list[str]:
-    marks = [
-        *(["picked"] if trial.number == report.picked else []),
-        *(["untuned"] if trial.number == 0 else []),
-        *(["front"] if trial.number in report.front else []),
-        *(["confirmed"] if trial.confirmed else []),
-        *([trial.state] if trial.state != "complete" else []),
-    ]
     values = ", ".join(f"{name} {number(value)}" for name, value in trial.values.items())
     measured = [told_measured(trial.objectives.get(name)) for name in names]
-    return [str(trial.number), ", ".join(marks), trial.prompts, *measured, values]
+    return [str(trial.number), ", ".join(report.marks(trial)), trial.prompts, *measured, values]
 
 
 def _data(report: CompileReport) -> list[str]:

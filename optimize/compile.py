@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,26 @@ from ..evals.runner import judge_with
 from ..modules.budget import Budget
 from ..modules.program import SessionProgram, run_sync
 from .artifact import write_artifact
-from .compile_checks import check_answerable, check_apart, check_kinds, check_tuning, facts_of, tasks_of
+from .compile_checks import (
+    check_answerable,
+    check_apart,
+    check_kinds,
+    check_process,
+    check_tuning,
+    facts_of,
+    tasks_of,
+)
 from .compile_folder import CompileFolder
-from .compile_plan import Plan, Prompts
-from .compiling import Compiling, Tell
+from .compile_plan import Plan
+from .compile_stages import Compiling, Tell
 from .front import DEFAULT_RULE, pick
 from .objectives import Objective, objectives_of
-from .reporting import report_of
-from .samplers import Sampler, open_storage, quiet
-from .search import check_sampler
+from .optimizers import Prompts
+from .reporting import front_programs, report_of
+from .samplers import Sampler, check_sampler
 from .space import space_of
+from .storage import open_storage, quiet_optuna
+from .study import check_limits
 
 __all__ = ["acompile", "compile"]
 
@@ -62,6 +73,7 @@ async def acompile(
     sampler: Sampler = "tpe",
     include: Sequence[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    limits: Mapping[str, float] | None = None,
     only: str | None = None,
     reflection_lm: Any = None,
     out: str | Path | None = None,
@@ -90,6 +102,8 @@ async def acompile(
         sampler: Who suggests numbers: ``tpe``, ``nsga2``, ``gp``, ``random`` or ``grid``.
         include: Names of the numbers to tune; by default those that the program says.
         ranges: Ranges of numbers, by name, in place of the program's own.
+        limits: By name of an objective, the most of a cost, or the least of a gain, that a program may have to win,
+            e.g. ``{"tokens": 20_000}``.
         only: Name of the one predictor whose prompt is tuned.
         reflection_lm: Writes new prompts; None for DSPy's current LM, or the participants'.
         out: Folder of the compiled program; None keeps nothing.
@@ -109,14 +123,6 @@ async def acompile(
         CallFailure: If no call can succeed (model name, key); what was made is kept.
         RunFailure: If no variant succeeds.
     """
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="salon-compile-") as place:
-            return await acompile(
-                program, trainset, valset, objectives, trials=trials, prompts=prompts, seed=seed, budget=budget,
-                groups=groups, judge=judge, rubric=rubric, rule=rule, sampler=sampler, include=include, ranges=ranges,
-                only=only, reflection_lm=reflection_lm, out=place, storage=storage, workers=workers,
-                max_concurrency=max_concurrency, tell=tell,
-            )  # fmt: skip
     check_kinds(program, budget, trials=trials, groups=groups, max_concurrency=max_concurrency, workers=workers)
     check_whole("seed", seed)
     train, held_out = tasks_of(trainset, "trainset"), tasks_of(valset, "valset")
@@ -124,42 +130,57 @@ async def acompile(
     check_answerable(program, [*train, *held_out])
     goals = objectives_of([objectives] if isinstance(objectives, str | Objective) else objectives, groups)
     pick([], goals, rule)  # refuses a rule that the objectives do not fit
+    check_limits(limits or {}, goals)
+    check_process(program, goals)
     panel = judge_with(rubric or _rubric(trainset), judge, None, seed)
     if panel is None and any(goal.name == "quality" or goal.threshold is not None for goal in goals):
         raise UserError("Quality cannot be reached without a judge", todo="Give a judge, or other objectives.")
     space = space_of(program, include=include, ranges=ranges)
     check_sampler(sampler, space)
     writer = reflection_lm or dspy.settings.lm or program.lms.get("participant")
+    if prompts is None and only is not None:
+        raise UserError(f"The prompt of {only!r} is not tuned", "no way of tuning prompts is given", "Give prompts.")
     if prompts is not None:
         check_tuning(program, prompts, train, goals, panel is not None, only, writer)
     facts = facts_of(program, train, held_out, goals, panel, groups, seed, prompts, only, space)
     if storage is not None:
-        with quiet():
+        with quiet_optuna():
             await asyncio.to_thread(open_storage, storage)  # refuses one that cannot be opened
-    compiling = Compiling(
-        program=program,
-        train=train,
-        held_out=held_out,
-        goals=goals,
-        judge=panel,
-        groups=groups,
-        seed=seed,
-        budget=budget or Budget(),
-        folder=CompileFolder(Path(out), facts),
-        plan=Plan(trials, prompts, rule, sampler, include, ranges, only, writer, storage, workers),
-        max_concurrency=max_concurrency,
-        embedder=program.embedder,
-        tell=tell,
-    )
-    await compiling.untuned()
-    await compiling.search()
-    picked, verdict, kept = await compiling.concluded()
-    compiling.folder.note()
-    report = report_of(compiling, picked, verdict, kept, trainset)
-    async with compiling.folder.alone(tell):
-        await asyncio.to_thread(write_artifact, compiling.folder.root, kept, report)
+    with _folder(out) as root:
+        compiling = Compiling(
+            program=program,
+            train=train,
+            held_out=held_out,
+            goals=goals,
+            judge=panel,
+            groups=groups,
+            seed=seed,
+            budget=budget or Budget(),
+            folder=CompileFolder(root, facts),
+            plan=Plan(trials, prompts, rule, sampler, include, ranges, only, writer, storage, workers, limits or {}),
+            max_concurrency=max_concurrency,
+            embedder=program.embedder,
+            tell=tell,
+        )
+        await compiling.untuned()
+        await compiling.search()
+        picked, verdict, kept = await compiling.concluded()
+        compiling.folder.note()
+        report = report_of(compiling, picked, verdict, kept, trainset)
+        async with compiling.folder.alone(tell):
+            await asyncio.to_thread(write_artifact, root, kept, report, front_programs(compiling))
     kept.compile_report = report
     return kept
+
+
+@contextmanager
+def _folder(out: str | Path | None) -> Iterator[Path]:
+    """Open a folder for the compile, for the time of it alone if none is given."""
+    if out is not None:
+        yield Path(out)
+        return
+    with tempfile.TemporaryDirectory(prefix="salon-compile-") as place:
+        yield Path(place)
 
 
 def compile(

@@ -9,21 +9,22 @@ from typing import Any
 
 from salon.errors import LMSetupError, UserError
 
-from ..data.benchmarks import Benchmark, Task
+from ..data.benchmarks import Benchmark, Task, tasks_digest
 from ..data.splits import normalised
-from ..evals.answering import PERSON
+from ..evals.answering import inputs_of
 from ..evals.conditions import check_whole
 from ..evals.judges import RubricJudge
 from ..modules.checks import check_arguments
 from ..modules.program import SessionProgram
+from ..modules.roundtable import Roundtable
 from ..modules.text import excerpt
 from .compile_folder import digest
 from .compile_plan import halves, weights
-from .objectives import Objective
+from .objectives import OF_ROUNDTABLES, Objective
 from .prompts import check_prompts
 from .space import Dimension, program_key
 
-__all__ = ["check_answerable", "check_apart", "check_kinds", "check_tuning", "facts_of", "tasks_of"]
+__all__ = ["check_answerable", "check_apart", "check_kinds", "check_process", "check_tuning", "facts_of", "tasks_of"]
 
 
 def tasks_of(given: Any, name: str = "tasks") -> list[Task]:
@@ -59,9 +60,21 @@ def check_kinds(program: object, budget: object, **numbers: int) -> None:
     """
     if not isinstance(program, SessionProgram):
         raise UserError(f"{type(program).__name__} cannot be compiled", "a session program is needed")
+    program.check_savable()
     check_arguments(budget=budget)
     for name, value in numbers.items():
         check_whole(name, value, 1)
+
+
+def check_process(program: SessionProgram, goals: Sequence[Objective]) -> None:
+    """Refuse objectives that only sessions of a Roundtable have.
+
+    Raises:
+        UserError: If there is one, and the program is none.
+    """
+    named = [goal.name for goal in goals if goal.name in OF_ROUNDTABLES]
+    if named and not isinstance(program, Roundtable):
+        raise UserError(f"{named[0]} cannot be reached", f"a {type(program).__name__} has none, only a Roundtable has")
 
 
 def check_apart(train: Sequence[Task], held_out: Sequence[Task]) -> None:
@@ -78,10 +91,9 @@ def check_answerable(program: SessionProgram, tasks: Sequence[Task]) -> None:
     Raises:
         UserError: If there is one.
     """
-    person = {"person": PERSON} if "person" in program.inputs else {}
     for task in tasks:
         try:
-            program.checked({program.inputs[0]: task.text, **person})
+            program.checked(inputs_of(program, task.text))
         except UserError as error:
             told = f"No session can be held on the task {excerpt(task.id, 40)}"
             raise UserError(told, f"{error.what}: {error.why}", "Leave it out.") from error
@@ -128,8 +140,8 @@ def facts_of(
     return {
         "program": f"{type(program).__name__} {program_key(program)}",
         "models": {role: str(model.get("model")) for role, model in program.described_lms().items()},
-        "training tasks": digest([[task.id, task.text] for task in train]),
-        "held-out tasks": digest([[task.id, task.text] for task in held_out]),
+        "training tasks": tasks_digest(train),
+        "held-out tasks": tasks_digest(held_out),
         "objectives": [f"{goal.direction} {goal.name} ({goal.unit})" for goal in goals],
         "judges": [str(lm.model) for lm in judge.lms.values()] if judge is not None else [],
         "rubric": digest(asdict(judge.rubric)) if judge is not None else None,

@@ -13,30 +13,29 @@ wait and then find it done.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from salon.errors import OutputError
 
 from ..modules.saving import strict_json
+from .locks import alone
 
 __all__ = ["COURSE_NAME", "FOLDER_NAME", "CompileFolder", "digest"]
 
 FOLDER_NAME = "compiling.json"
 COURSE_NAME = "course.json"
 _VERSION = 1
-_WAIT = 0.5  # seconds between two looks at whether another process is done
 
 
 class CompileFolder:
@@ -57,7 +56,6 @@ class CompileFolder:
 
     def __init__(self, root: Path, facts: Mapping[str, Any]) -> None:
         self.root, self.key = root, digest(facts)
-        self._lock = FileLock(root / "compile.lock", thread_local=False)
         self._noting = FileLock(root / "course.lock", thread_local=False)
         self._begun = time.monotonic()
         try:
@@ -147,26 +145,9 @@ class CompileFolder:
         """Return what was written down under a name, by whatever process; None if nothing was."""
         return self._read_course().get(name)
 
-    @asynccontextmanager
-    async def alone(self, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    def alone(self, tell: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
         """Let one process at a time do what follows."""
-        told = False
-        while not self._locked():
-            if not told:
-                tell("Another process does this for all; waiting for it")
-                told = True
-            await asyncio.sleep(_WAIT)
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _locked(self) -> bool:
-        try:
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            return False
-        return True
+        return alone(self.root / "compile.lock", lambda: tell("Another process does this for all; waiting for it"))
 
 
 def digest(content: Any) -> str:

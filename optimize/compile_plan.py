@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..data.benchmarks import Task
 from .metric import DIVERSITIES
 from .objectives import DEFAULT_THRESHOLD, Objective
-from .optimizers import least_calls
+from .optimizers import Prompts, least_calls
 from .samplers import Sampler
 
-__all__ = ["Plan", "Prompts", "halves", "most_groups", "weights"]
-
-Prompts: TypeAlias = Literal["gepa", "mipro", "bootstrap"]
+__all__ = ["Plan", "halves", "most_groups", "weights"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,7 @@ class Plan:
         reflection_lm: Writes new prompts.
         storage: Optuna storage; None for a journal in the folder.
         workers: Variants measured at once.
+        limits: By name of an objective, the most of a cost, or the least of a gain, that a winner may have.
     """
 
     trials: int
@@ -44,6 +43,7 @@ class Plan:
     reflection_lm: Any = None
     storage: str | None = None
     workers: int = 1
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 def halves(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:

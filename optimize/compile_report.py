@@ -6,17 +6,15 @@ A `CompileReport` is written as ``compile.json`` and read back equal; its card a
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ..evals.statistics import Interval
 from ..modules.budget import Usage
-from ..modules.program import SessionProgram
-from ..modules.tunable import Tunable
+from .program_change import Number, ProgramChange
+from .storage import STUDY_NAME
 
 __all__ = [
-    "STUDY_NAME",
     "VERSION",
     "CompileReport",
     "DataSource",
@@ -24,78 +22,17 @@ __all__ = [
     "Goal",
     "HeldOut",
     "Measured",
-    "Number",
-    "ProgramChange",
-    "PromptChange",
     "Range",
     "State",
     "TaskText",
     "Trial",
-    "program_change",
 ]
 
 VERSION: Literal[1] = 1
-STUDY_NAME = "study.log"
 
-Number = int | float
 Direction = Literal["maximize", "minimize"]
 State = Literal["complete", "pruned", "failed"]
 Plain = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class PromptChange:
-    """What became of one predictor's prompt.
-
-    Attributes:
-        predictor: Its name in the program.
-        before: Its instructions in the untuned program.
-        after: Its instructions now.
-        fields: Descriptions of fields that were changed, as name: (before, after).
-        demos: The demonstrations it has now, each value as a text.
-        demos_before: How many it had.
-    """
-
-    predictor: str
-    before: str
-    after: str
-    fields: dict[str, tuple[str, str]] = field(default_factory=dict)
-    demos: list[dict[str, str]] = field(default_factory=list)
-    demos_before: int = 0
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything is other than before."""
-        return self.before != self.after or bool(self.fields) or len(self.demos) != self.demos_before
-
-
-@dataclass(frozen=True)
-class ProgramChange:
-    """A program before and after.
-
-    Attributes:
-        name: Its class.
-        input: What a call of it takes, ``topic``, ``task`` or ``problem``.
-        settings_before: Its settings before.
-        settings: Its settings now.
-        numbers_before: The values of its tunables before, by name.
-        numbers: The values now.
-        prompts: Each of its predictors.
-    """
-
-    name: str
-    input: str
-    settings_before: dict[str, Any]
-    settings: dict[str, Any]
-    numbers_before: dict[str, Number]
-    numbers: dict[str, Number]
-    prompts: list[PromptChange]
-
-    @property
-    def changed(self) -> bool:
-        """Whether it is another program than before."""
-        same = self.settings == self.settings_before and self.numbers == self.numbers_before
-        return not same or any(prompt.changed for prompt in self.prompts)
 
 
 @dataclass(frozen=True)
@@ -155,7 +92,7 @@ class Trial:
         objectives: What was measured, by objective.
         state: How it ended.
         reason: Why it was pruned, or failed.
-        prompts: Which prompts it had: ``default``, ``gepa-1``...
+        prompts: Which prompts it had: ``default``, or how they were tuned, e.g. ``gepa``.
         usage: What it cost, judges included.
         confirmed: Whether it was measured again with other seeds.
     """
@@ -168,6 +105,11 @@ class Trial:
     prompts: str = "default"
     usage: Usage = field(default_factory=Usage)
     confirmed: bool = False
+
+    def value(self, objective: str) -> float | None:
+        """Return what was measured of an objective; None if nothing was."""
+        measured = self.objectives.get(objective)
+        return None if measured is None else measured.value
 
 
 @dataclass(frozen=True)
@@ -259,58 +201,18 @@ class CompileReport:
         """Return a trial by its number."""
         return next((trial for trial in self.trials if trial.number == number), None)
 
+    def marks(self, trial: Trial) -> list[str]:
+        """Return what a reader should know of a trial at a glance: picked, untuned, on the front..."""
+        marks = {
+            "picked": trial.number == self.picked,
+            "untuned": trial.number == 0,
+            "front": trial.number in self.front,
+            "confirmed": trial.confirmed,
+            trial.state: trial.state != "complete",
+        }
+        return [mark for mark, holds in marks.items() if holds]
+
     @property
     def total(self) -> Usage:
         """The cost of everything."""
-        total = Usage()
-        for usage in self.usage.values():
-            total.add(usage)
-        total.seconds = self.seconds
-        return total
-
-
-def program_change(before: SessionProgram, after: SessionProgram) -> ProgramChange:
-    """Return what differs between an untuned program and what became of it.
-
-    Args:
-        before: The untuned program.
-        after: A program of the same class.
-    """
-    told = before.described()["state"], after.described()["state"]
-    prompts = [
-        _prompt_change(name, list(predictor.signature.fields), *(state.get(name) for state in told))
-        for name, predictor in after.named_predictors()
-    ]
-    return ProgramChange(
-        name=type(after).__name__,
-        input=after.inputs[0],
-        settings_before=before.settings(),
-        settings=after.settings(),
-        numbers_before=_numbers(before),
-        numbers=_numbers(after),
-        prompts=prompts,
-    )
-
-
-def _numbers(program: SessionProgram) -> dict[str, Number]:
-    parameters = cast("list[tuple[str, Any]]", program.named_parameters())
-    return {name: parameter.value for name, parameter in parameters if isinstance(parameter, Tunable)}
-
-
-def _prompt_change(name: str, fields: list[str], before: Any, after: Any) -> PromptChange:
-    """Return the change of a predictor from its saved state before, which may be missing, and after."""
-    earlier = before or {"demos": [], "signature": {"instructions": "", "fields": []}}
-    pairs = zip(fields, earlier["signature"]["fields"], after["signature"]["fields"], strict=False)
-    worded = {field: (old["description"], new["description"]) for field, old, new in pairs}
-    return PromptChange(
-        predictor=name,
-        before=earlier["signature"]["instructions"],
-        after=after["signature"]["instructions"],
-        fields={field: change for field, change in worded.items() if change[0] != change[1]},
-        demos=[{str(key): _text(value) for key, value in demo.items()} for demo in after["demos"]],
-        demos_before=len(earlier["demos"]),
-    )
-
-
-def _text(value: Any) -> str:
-    return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        return replace(Usage.total(self.usage.values()), seconds=self.seconds)

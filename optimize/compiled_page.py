@@ -17,10 +17,11 @@ from ..evals.statistics import FEW
 from ..modules.budget import Usage
 from ..modules.text import excerpt
 from .artifact import read_report
-from .card import call_of, goal_text, outcome, parts_of, told, told_measured
-from .compile_report import CompileReport, Goal, HeldOut, Measured, PromptChange, Trial
+from .card import call_of, goal_text, intervals_note, outcome, parts_of, told, told_measured
+from .compile_report import CompileReport, Goal, HeldOut, Measured, Trial
 from .importance import history, importance
 from .plots import marked, shown_pairs
+from .program_change import PromptChange
 from .word_changes import Piece, changed_words
 
 __all__ = ["PAGE_NAME", "compiled_page", "write_compiled_page"]
@@ -77,6 +78,7 @@ def compiled_page(report: CompileReport, folder: str = "FOLDER") -> dict[str, An
         "goals": [goal_text(goal) for goal in report.objectives],
         "names": [goal.name for goal in report.objectives],
         "held_out": [(name, held, *_held(held)) for name, held in report.held_out.items()],
+        "intervals": intervals_note(report),
         "held_out_few": any(held.n < FEW for held in report.held_out.values()),
         "differences": _differences(report),
         "fronts": [_front(report, *pair) for pair in shown_pairs(report)],
@@ -187,13 +189,6 @@ def _prompt(prompt: PromptChange) -> PromptCard:
 
 
 def _row(report: CompileReport, trial: Trial) -> TrialRow:
-    marks = [
-        *(["picked"] if trial.number == report.picked else []),
-        *(["untuned"] if trial.number == 0 else []),
-        *(["front"] if trial.number in report.front else []),
-        *(["confirmed"] if trial.confirmed else []),
-        *([trial.state] if trial.state != "complete" else []),
-    ]
     measured = [told_measured(trial.objectives.get(goal.name)) for goal in report.objectives]
     numbers = ", ".join(f"{name} {number(value)}" for name, value in trial.values.items())
-    return TrialRow(trial, marks, measured, numbers)
+    return TrialRow(trial, report.marks(trial), measured, numbers)

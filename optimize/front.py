@@ -30,7 +30,13 @@ from .objectives import Kind, Objective
 __all__ = ["DEFAULT_RULE", "RULES", "dominates", "hypervolume", "pareto", "pick"]
 
 Point: TypeAlias = Mapping[str, float | None]
-RULES = ("diverse", "quality", "balanced", "cheapest")
+RULES = {
+    "diverse": "the most diverse within 1 % of the best quality",
+    "quality": "the best quality",
+    "balanced": "the knee of the front",
+    "cheapest": "the cheapest",
+}
+"""Rules to pick by, each in words."""
 DEFAULT_RULE = "diverse"
 _WITHIN = 0.01
 

@@ -21,7 +21,7 @@ from typing import Any
 from salon.errors import BudgetSpent, CallFailure, RunFailure, SalonError, UserError
 
 from ..data.benchmarks import Task
-from ..evals.answering import PERSON
+from ..evals.answering import inputs_of, outcome_of
 from ..evals.conditions import earlier
 from ..evals.ledger import together
 from ..modules.archive import finished
@@ -29,7 +29,6 @@ from ..modules.budget import Account, Usage
 from ..modules.calls import CallProgress
 from ..modules.events import Event
 from ..modules.program import SessionProgram
-from ..modules.session import Session
 from ..modules.streams import rollout_id
 from .metric import Aim, Rating, Score, read_rating
 from .single_flight import Halt, SingleFlight, wait_from_thread
@@ -100,6 +99,16 @@ class Group:
         return max(known, key=lambda n: (known[n], -n)) if known else None
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What came of one session: its answer, or why there is none."""
+
+    answer: str
+    why: str
+    asked: list[Asked]
+    usage: Usage
+
+
 @dataclass
 class Groups:
     """Holds groups of sessions, each once.
@@ -129,6 +138,7 @@ class Groups:
     done: Callable[[dict[str, Any], Group], None]
     failure: SalonError | None = None
     held: int = 0
+    failed: int = 0
     asked_for: int = 0
     spent: Usage = field(default_factory=Usage)
 
@@ -190,16 +200,14 @@ class Groups:
         except SalonError as error:
             self.failure = self.failure or error
             raise
-        usage = Usage()
-        for session, _, _ in held:
-            usage.add(session.usage if session is not None else Usage())
-        self.spent.add(usage)
-        answers = {n: program.answer(session) for n, (session, _, why) in enumerate(held, 1) if session and not why}
-        failures = {n: why for n, (_, _, why) in enumerate(held, 1) if why}
+        usage = Usage.total(session.usage for session in held)
+        answers = {n: session.answer for n, session in enumerate(held, 1) if session.answer}
+        failures = {n: session.why for n, session in enumerate(held, 1) if not session.answer}
+        self.failed += len(failures)
         ratings = await self._rated(task, answers)
         texts, values = list(answers.values()), [ratings[n] for n in answers]
         score = await asyncio.to_thread(self.aim.score, texts, values, self.size, program.embedder)
-        asked = tuple(call for _, calls, _ in held for call in calls)
+        asked = tuple(call for session in held for call in session.asked)
         group = Group(task, answers, failures, ratings, asked, usage, score)
         self.done(described, group)
         return group
@@ -219,18 +227,15 @@ class Groups:
         if self.failure is not None:
             raise self.failure
 
-    async def _session(
-        self, program: SessionProgram, task: Task, number: int, key: str
-    ) -> tuple[Session | None, list[Asked], str]:
-        """Hold a session, or take it from disk; return it, its calls, and why it has no answer."""
+    async def _session(self, program: SessionProgram, task: Task, number: int, key: str) -> _Held:
+        """Hold a session, or take it from disk."""
         heard: dict[str, CallProgress] = {}
 
         def listen(item: Event | CallProgress) -> None:
             if isinstance(item, CallProgress):
                 heard[item.key] = item
 
-        inputs: dict[str, Any] = {program.inputs[0]: task.text}
-        inputs |= {"person": PERSON} if "person" in program.inputs else {}
+        inputs = inputs_of(program, task.text)
         seed = rollout_id(self.seed, "query", task.id, number)
         folder = None if self.out is None else self.out / "sessions" / key / str(number)
         recorded = None if folder is None else earlier(program, program.checked(inputs), seed, folder)
@@ -243,7 +248,8 @@ class Groups:
         except CallFailure:
             raise
         except RunFailure as error:
-            return None, [], str(error)
+            return _Held("", str(error), [], Usage())
+        self.spent.add(session.usage)
         assert session.log is not None
         records = session.log.calls
         if refused := next((r["error"] for r in records.values() if r["status"] == "refused"), ""):
@@ -254,9 +260,7 @@ class Groups:
             for at, r in sorted(records.items())
             if at in heard and id(heard[at].predict) in names
         ]
-        if session.status == "complete" and program.answer(session):
-            return session, asked, ""
-        return session, asked, f"{session.status}: {session.reason or 'it has no answer'}"
+        return _Held(*outcome_of(program, session), asked, session.usage)
 
     async def _rated(self, task: Task, answers: Mapping[int, str]) -> dict[int, Rating]:
         if not answers:

@@ -45,9 +45,9 @@ def importance(report: CompileReport) -> dict[str, dict[str, Correlation]]:
 def _correlated(report: CompileReport, tunable: str, objective: str) -> Correlation:
     pairs = []
     for trial in report.of_state("complete"):
-        measured, value = trial.objectives.get(objective), trial.values.get(tunable)
-        if measured is not None and measured.value is not None and value is not None:
-            pairs.append((float(value), float(measured.value)))
+        measured, value = trial.value(objective), trial.values.get(tunable)
+        if measured is not None and value is not None:
+            pairs.append((float(value), measured))
     if len(pairs) < FEW:
         return Correlation(None, None, None, None, len(pairs), f"fewer than {FEW} trials")
     ranked = zip(*(_ranks([pair[at] for pair in pairs]) for at in (0, 1)), strict=True)
@@ -65,9 +65,8 @@ def history(report: CompileReport, objective: Goal) -> History:
     """Return an objective over the complete trials, and the best of it so far."""
     points = []
     for trial in sorted(report.of_state("complete"), key=lambda trial: trial.number):
-        measured = trial.objectives.get(objective.name)
-        if measured is not None and measured.value is not None:
-            points.append((trial.number, measured.value))
+        if (value := trial.value(objective.name)) is not None:
+            points.append((trial.number, value))
     best: list[tuple[int, float]] = []
     for number, value in points:
         last = best[-1][1] if best else value

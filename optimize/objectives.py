@@ -27,14 +27,15 @@ from ..modules.embedding import Embedder, Vectors
 __all__ = [
     "DEFAULT_THRESHOLD",
     "OBJECTIVES",
+    "OF_ROUNDTABLES",
     "Difference",
     "Direction",
     "Kind",
     "Objective",
     "Value",
     "gated",
+    "lead_over",
     "objectives_of",
-    "paired",
     "pooled",
     "value_of",
     "values_of",
@@ -60,6 +61,7 @@ class Objective:
         kind: What it says: ``quality``, ``diversity``, ``cost`` or the ``process`` of a session.
         needs: What a query must have for a value.
         threshold: Quality that an answer must reach to count, where one must.
+        step: What the values of single sessions are rounded to, such as whole points; 0 where they are not.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Objective:
     kind: Kind = "process"
     needs: str = "a session that says it"
     threshold: float | None = None
+    step: float = 0.0
 
     @property
     def sign(self) -> int:
@@ -185,18 +188,22 @@ _TABLE = "a roundtable that says it"
 OBJECTIVES: dict[str, Objective] = {
     objective.name: objective
     for objective in (
-        Objective("quality", "maximize", 1, 10, "points", _quality, "quality", "a rated answer"),
+        Objective("quality", "maximize", 1, 10, "points", _quality, "quality", "a rated answer", step=1),
         Objective("vendi", "maximize", 1, None, "different answers", _spread(vendi), "diversity", _SET),
         Objective("distance", "maximize", 0, 2, "1 - cosine", _spread(pairwise_distance), "diversity", _SET),
         Objective("div_bleu", "maximize", 0, 100, "100 - self-BLEU", _diversity(_bleu), "diversity", _SET),
         gated(),
         Objective("tokens", "minimize", 0, None, "tokens a session", _tokens, "cost", "a session"),
         Objective("usd", "minimize", 0, None, "USD a session", _usd, "cost", _PRICED),
-        Objective("depth", "maximize", 0, None, "citations in a chain", _of_session("depth"), "process", _TABLE),
-        Objective("absorption", "maximize", 0, 1, "share", _of_session("absorption"), "process", _TABLE),
-        Objective("balance", "maximize", 0, 1, "evenness", _of_session("balance"), "process", _TABLE),
+        Objective(
+            "depth", "maximize", 0, None, "citations in a chain", _of_session("depth"), "process", _TABLE, step=1
+        ),
+        Objective("absorption", "maximize", 0, 1, "share", _of_session("absorption"), needs=_TABLE),
+        Objective("balance", "maximize", 0, 1, "evenness", _of_session("balance"), needs=_TABLE),
     )
 }
+OF_ROUNDTABLES = frozenset({"depth", "absorption", "balance"})
+"""Objectives that only sessions of a Roundtable have."""
 _GATED = re.compile(r"gated(?::(\d+(?:\.\d+)?))?")
 
 
@@ -265,7 +272,7 @@ def pooled(values: Sequence[Value]) -> Value:
     return value_of(by_query, reason.partition(" lack ")[2])
 
 
-def paired(first: Value, second: Value, objective: Objective) -> Difference:
+def lead_over(first: Value, second: Value, objective: Objective) -> Difference:
     """Return by how much the first is better than the second, on the queries that both have."""
     both = [
         objective.sign * (a - b)

@@ -12,8 +12,8 @@ import dspy
 
 from salon.errors import RunFailure, SalonError
 
+from .captured import captured_output, writing_to
 from .optimizers import Course, run_optimizer
-from .quiet import quiet, writing_to
 from .single_flight import Halt
 
 __all__ = ["run_in_thread"]
@@ -42,7 +42,7 @@ async def run_in_thread(course: Course, log: Path | None) -> dict[str, Any]:
 
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-    with quiet(log) as file:
+    with captured_output(log) as file:
         thread = asyncio.ensure_future(asyncio.to_thread(work))
         try:
             told = await asyncio.shield(thread)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import dspy
 
@@ -26,11 +26,12 @@ from .feedback import feedback
 from .group_module import GroupModule, example_of
 from .groups import Group, Groups
 from .metric import Aim
-from .proposing import Proposer
+from .proposer import Proposer
 
-__all__ = ["HOW", "Course", "least_calls", "run_optimizer"]
+__all__ = ["HOW", "Course", "Prompts", "least_calls", "run_optimizer"]
 
-HOW = ("gepa", "mipro", "bootstrap")
+Prompts: TypeAlias = Literal["gepa", "mipro", "bootstrap"]
+HOW: tuple[Prompts, ...] = get_args(Prompts)
 _MINIBATCH = 3
 _THREADS = 8
 
@@ -164,7 +165,7 @@ def _mipro(course: Course) -> dict[str, Any]:
     trainset, valset = course.examples
     names = [name for name, _ in course.module.named_parameters()]
 
-    class Search(dspy.MIPROv2):
+    class OwnInstructions(dspy.MIPROv2):
         """MIPROv2 with instructions from the proposer, whose calls are recorded and whose prompts are bounded."""
 
         def _propose_instructions(
@@ -182,7 +183,7 @@ def _mipro(course: Course) -> dict[str, Any]:
             return found
 
     lm = dspy.settings.lm or "unused"  # sessions and proposals have their own
-    optimizer = Search(
+    optimizer = OwnInstructions(
         metric=scalar_metric(course.threshold),
         prompt_model=lm,
         task_model=lm,

@@ -17,17 +17,25 @@ from ..data.benchmarks import Task
 from ..evals.judges import RubricJudge
 from ..modules.budget import Usage
 from ..modules.program import SessionProgram
-from .bench import Bench, less
+from .bench import Bench
 from .compile_folder import CompileFolder
-from .compile_plan import Plan, Prompts, halves, most_groups, weights
+from .compile_plan import Plan, halves, most_groups, weights
 from .objectives import Objective
+from .optimizers import Prompts
 from .prompts import PromptsTuned, tune_prompts
 from .rated_once import RatedOnce
 from .space import with_values
 
-__all__ = ["PromptStage"]
+__all__ = ["PromptStage", "spent_before"]
 
+MOST_FAILED = 0.5  # of the sessions; bad prompts may fail some, an outage fails more
 _NOTED = "prompts"
+
+
+def spent_before(folder: CompileFolder) -> Usage:
+    """Return what a tuning of prompts that was concluded in an earlier call cost, its ratings included."""
+    noted = folder.noted(_NOTED) or {}
+    return Usage.total(Usage(**noted[part]) for part in ("spent", "judging") if part in noted)
 
 
 @dataclass
@@ -64,24 +72,24 @@ class PromptStage:
     judging: Usage = field(default_factory=Usage)
     stopped: str = ""
 
-    async def run(
-        self, program: SessionProgram, how: Prompts, trial: int, numbers: Mapping[str, float]
-    ) -> SessionProgram | None:
+    async def run(self, program: SessionProgram, how: Prompts, numbers: Mapping[str, float]) -> SessionProgram | None:
         """Return a program with better prompts, or None if none were found.
 
         Args:
             program: The untuned program.
             how: The optimizer.
-            trial: Number of the trial to tune from, unless that was decided before.
-            numbers: Its numbers.
+            numbers: Numbers of the program to tune from, unless that was decided before.
         """
         noted = self.folder.noted(_NOTED)
         if noted is None:
-            noted = {"trial": trial, "numbers": dict(numbers)}
+            noted = {"numbers": dict(numbers)}
             self.folder.note(_NOTED, noted)
         base = with_values(program, noted["numbers"])
         if "spent" not in noted:
-            self.tell(f"Tuning prompts with {how}, from trial {noted['trial']}")
+            if self.bench.closed:
+                self.stopped = f"Prompts were not tuned: {self.bench.closed}"
+                return None
+            self.tell(f"Tuning prompts with {how}, from the program picked so far")
             before = replace(self.bench.spent)
             try:
                 tuned = await self._tuned(base, how)
@@ -89,10 +97,14 @@ class PromptStage:
                 raise
             except UserError as error:  # the one predictor to tune is never asked with these numbers
                 self.stopped = str(error)
-                self.spent = less(less(self.bench.spent, before), self.judging)
+                self.spent = self.bench.spent.minus(before).minus(self.judging)
                 return None
             if tuned.reason != "complete":
                 self.stopped = tuned.reason
+                return None
+            if tuned.failed >= MOST_FAILED * max(tuned.sessions, 1):
+                why = f"{tuned.failed} of {tuned.sessions} sessions failed while prompts were tuned"
+                self.stopped = f"{why}: nothing was learnt from them. The same command tries them again."
                 return None
             noted |= {"state": tuned.program.dump_state() if tuned.improved else None}
             noted |= {"scores": [tuned.score_before, tuned.score_after]}
@@ -101,8 +113,6 @@ class PromptStage:
         else:
             self.tell(f"Prompts were tuned with {how} before")
             self.spent, self.judging = Usage(**noted["spent"]), Usage(**noted["judging"])
-            for usage in (self.spent, self.judging):
-                self.bench.spent.add(usage)
         if noted["state"] is None:
             return None
         better = base.changed()

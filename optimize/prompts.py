@@ -21,7 +21,7 @@ import contextvars
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from .groups import Asked, Groups, Rate
 from .metric import Aim
 from .optimizer_thread import run_in_thread
 from .optimizers import HOW, Course, least_calls
-from .proposing import ROLE, Proposer
+from .proposer import ROLE, Proposer
 from .scoreboard import Candidate, Scoreboard
 
 __all__ = ["Candidate", "PromptsTuned", "check_prompts", "tune_prompts"]
@@ -62,6 +62,7 @@ class PromptsTuned:
         candidates: All programs that were tried on all validation tasks, the untuned one first.
         reason: How it ended: ``complete``, or why it was cut short.
         sessions: Sessions held, those found on disk included.
+        failed: Sessions of these that have no answer.
         metric_calls: Groups of sessions that were asked for, those known already included.
         spent: What sessions and proposals cost; what the judges cost is on the account of who made ``rate``.
         seconds: Wall time.
@@ -75,6 +76,7 @@ class PromptsTuned:
     candidates: tuple[Candidate, ...] = field(repr=False)
     reason: str
     sessions: int
+    failed: int
     metric_calls: int
     spent: Usage
     seconds: float
@@ -189,10 +191,7 @@ async def tune_prompts(
             tell(f"{reason} The best so far is kept.")
         finally:
             await held.close()
-    total = Usage()
-    for usage in (held.spent, spent):
-        total.add(usage)
-    total.seconds = round(time.monotonic() - started, 3)
+    total = replace(Usage.total([held.spent, spent]), seconds=round(time.monotonic() - started, 3))
     best = board.best
     result = PromptsTuned(
         program=best.program if best is not None else program.changed(),
@@ -202,6 +201,7 @@ async def tune_prompts(
         candidates=tuple(board.candidates),
         reason=reason,
         sessions=held.held,
+        failed=held.failed,
         metric_calls=held.asked_for,
         spent=total,
         seconds=total.seconds,

@@ -1,4 +1,4 @@
-"""Early stop of hopeless trials, by racing them on queries.
+"""Pruning of hopeless trials, by racing them on queries.
 
 The queries of a trial are measured in blocks, in the same order in every trial. After each block but the last the
 trial is held against every program f of the current front, on the queries it has so far. For each objective the
@@ -6,10 +6,10 @@ differences to f on these queries (same queries, same seeds) have a mean m, a st
 optimistic bound of the trial's lead is ``m + t * s``, with t the one-sided quantile of Student's t with n - 1
 degrees of freedom at the level ``RISK / (looks x programs on the front)``.
 
-The trial is stopped if, for one f, all optimistic bounds are below 0: even at its best it would be dominated by f.
-A bound needs ``FEWEST`` queries, so a trial is never stopped on fewer. A trial that is as good as f in any one
-objective is stopped with a probability of at most ``RISK``, over all looks and rivals together (Bonferroni), as
-far as the differences are normal. A trial is stopped as well when by the same bound it passes a limit.
+The trial is pruned if, for one f, all optimistic bounds are below 0: even at its best it would be dominated by f.
+A bound needs ``FEWEST`` queries, so a trial is never pruned on fewer. A trial that is as good as f in any one
+objective is pruned with a probability of at most ``RISK``, over all looks and rivals together (Bonferroni), as
+far as the differences are normal. A trial is pruned as well when by the same bound it passes a limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from scipy import stats
 
-from .objectives import Objective, Value, paired
+from .objectives import Objective, Value, lead_over
 
 __all__ = ["FEWEST", "RISK", "blocks", "hopeless", "over_limit"]
 
@@ -41,8 +41,8 @@ def blocks(items: Sequence[T], count: int) -> list[list[T]]:
 
 def hopeless(
     own: Mapping[str, Value], front: Sequence[Mapping[str, Value]], objectives: Sequence[Objective], looks: int
-) -> int | None:
-    """Return the position of a program of the front that dominates a trial even at its best; None if there is none.
+) -> bool:
+    """Return whether a program of the front dominates a trial even at its best.
 
     Args:
         own: What the trial has so far.
@@ -51,15 +51,12 @@ def hopeless(
         looks: How often a trial is looked at.
     """
     level = RISK / max(looks * len(front), 1)
-    for at, other in enumerate(front):
-        if all(_at_best(own[o.name], other[o.name], o, level) < 0 for o in objectives):
-            return at
-    return None
+    return any(all(_at_best(own[o.name], other[o.name], o, level) < 0 for o in objectives) for other in front)
 
 
 def _at_best(own: Value, other: Value, objective: Objective, level: float) -> float:
     """Return the optimistic bound of the lead of a trial over another."""
-    lead = paired(own, other, objective)
+    lead = lead_over(own, other, objective)
     if lead.mean is None or lead.se is None or lead.n < FEWEST:
         return inf
     return lead.mean + float(stats.t.ppf(1 - level, lead.n - 1)) * lead.se

@@ -6,18 +6,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
-from ..data.benchmarks import Benchmark, Task
+from ..data.benchmarks import Benchmark, Task, tasks_digest
 from ..evals.engine import answering, judging
 from ..evals.jobs import JOBS_NAME, read_rows
 from ..modules.budget import Usage
 from ..modules.program import SessionProgram
 from .bench import cost_of
-from .compile_folder import digest
 from .compile_plan import halves
 from .compile_report import (
-    STUDY_NAME,
     CompileReport,
     DataSource,
     Goal,
@@ -26,24 +24,18 @@ from .compile_report import (
     State,
     TaskText,
     Trial,
-    program_change,
 )
-from .compiling import Compiling, Found
-from .front import pareto
+from .compile_stages import Compiling, Found
+from .front import RULES, pareto
+from .program_change import program_change
 from .space import tunables
+from .storage import STUDY_NAME
 from .trials import TrialRecord
 from .verify import Verdict
 
 __all__ = ["report_of"]
 
-_RULES = {
-    "diverse": "the most diverse within 1 % of the best quality",
-    "quality": "the best quality",
-    "balanced": "the knee of the front",
-    "cheapest": "the cheapest",
-}
 _PACKAGES = ("salon", "dspy", "litellm", "optuna", "sentence-transformers")
-_STATES: dict[str, State] = {"complete": "complete", "stopped": "pruned"}
 
 
 def report_of(
@@ -58,9 +50,8 @@ def report_of(
         kept: The program that is returned.
         trainset: The tasks as the caller gave them.
     """
-    plan, able, everything = compiling.plan, compiling.able(), compiling.everything()
-    numbers = {id(found.record): number for number, found in enumerate(everything)}
-    front = pareto([found.record.means for found in able], compiling.goals)
+    plan, everything = compiling.plan, compiling.everything()
+    numbers = _numbers(compiling)
     return CompileReport(
         program=program_change(compiling.program, kept),
         benchmark=_source(trainset, compiling.train),
@@ -69,15 +60,15 @@ def report_of(
         test=_texts(compiling.held_out),
         groups=compiling.groups,
         seed=compiling.seed,
-        models={role: str(model.get("model")) for role, model in compiling.program.described_lms().items()},
+        models=_models(compiling),
         judges=[str(lm.model) for lm in compiling.judge.lms.values()] if compiling.judge is not None else [],
         packages={"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}},
         objectives=[Goal(goal.name, goal.direction, goal.unit) for goal in compiling.goals],
         space=_space(compiling),
-        trials=[_trial(compiling, number, found) for number, found in enumerate(everything)],
-        front=sorted(numbers[id(able[at].record)] for at in front),
+        trials=[_trial(compiling, numbers[id(found.record)], found) for found in everything],
+        front=sorted(front_programs(compiling)),
         picked=numbers[id(picked.record)] if picked is not None else None,
-        rule=_RULES[plan.rule],
+        rule=RULES[plan.rule],
         held_out=verdict.held_out,
         better=verdict.better,
         verdict=verdict.text,
@@ -91,11 +82,38 @@ def report_of(
     )
 
 
+def front_programs(compiling: Compiling) -> dict[int, SessionProgram]:
+    """Return the programs of the front, by the numbers that the report gives their trials."""
+    able, numbers = compiling.able(), _numbers(compiling)
+    front = pareto([found.record.means for found in able], compiling.goals)
+    return {numbers[id(able[at].record)]: able[at].program for at in front}
+
+
+def _numbers(compiling: Compiling) -> dict[int, int]:
+    """Return the number of each trial in the report, by the identity of its record; 0 is the untuned program's."""
+    everything = compiling.everything()
+    first = 0 if everything and compiling.is_untuned(everything[0]) else 1
+    return {id(found.record): number for number, found in enumerate(everything, first)}
+
+
 def _search(compiling: Compiling, tried: int) -> str:
     plan = compiling.plan
     only = f", those of {plan.only} alone" if plan.only else ""
     prompts = f"; prompts by {plan.prompts}{only}" if plan.prompts else ""
-    return f"{plan.sampler}, {tried} program{'' if tried == 1 else 's'}{prompts}"
+    limits = "".join(
+        f"; {goal.name} at {'least' if goal.sign > 0 else 'most'} {plan.limits[goal.name]:g}"
+        for goal in compiling.goals
+        if goal.name in plan.limits
+    )
+    return f"{plan.sampler}, {tried} program{'' if tried == 1 else 's'}{prompts}{limits}"
+
+
+def _models(compiling: Compiling) -> dict[str, str]:
+    """Return the LM of each role, and the one that wrote prompts, if any did."""
+    models = {role: str(model.get("model")) for role, model in compiling.program.described_lms().items()}
+    if compiling.plan.prompts in ("gepa", "mipro"):
+        models["prompt writer"] = str(getattr(compiling.plan.reflection_lm, "model", "unknown"))
+    return models
 
 
 def _space(compiling: Compiling) -> dict[str, Range]:
@@ -110,7 +128,7 @@ def _trial(compiling: Compiling, number: int, found: Found) -> Trial:
         number=number,
         values={name: tunables(found.program)[name].value for name in record.numbers},
         objectives=values,
-        state=_STATES.get(record.state, "failed"),
+        state=cast(State, record.state),
         reason=record.reason,
         prompts=found.prompts,
         usage=_spent_on(compiling, record),
@@ -168,5 +186,5 @@ def _texts(tasks: Sequence[Task]) -> list[TaskText]:
 
 def _source(trainset: Any, tasks: Sequence[Task]) -> DataSource:
     if not isinstance(trainset, Benchmark):
-        return DataSource("own tasks", digest([[task.id, task.text] for task in tasks]), "")
+        return DataSource("own tasks", tasks_digest(tasks), "")
     return DataSource(trainset.name, trainset.fingerprint, trainset.licence, asdict(trainset.source))

@@ -1,32 +1,31 @@
-"""Where the numbers of a study come from and where it is kept: Optuna's samplers, storages and logging.
+"""Which numbers a study tries next: those of Optuna's samplers, the points of a grid, and programs that are new.
 
-The sampler is made anew for each suggestion, seeded by the study's seed and the number of trials so far. All it
+A sampler is made anew for each suggestion, seeded by the study's seed and the number of trials so far. All it
 knows is then in the storage: a study that was interrupted suggests what it would have suggested, and several
 workers never draw alike.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from random import Random
 from typing import Any, Literal, TypeAlias, get_args
 
-from filelock import FileLock
+from salon.errors import UserError
 
-from salon.errors import OutputError, UserError
+from ..modules.program import SessionProgram
+from ..modules.streams import rollout_id, stream
+from .space import Dimension, points, program_key, size, with_values
 
-from ..modules.streams import rollout_id
-
-__all__ = ["JOURNAL", "SAMPLERS", "Sampler", "open_storage", "quiet", "sampler_of", "storage_name"]
+__all__ = ["SAMPLERS", "Sampler", "check_sampler", "drawn", "next_of_grid", "sampler_of"]
 
 Sampler: TypeAlias = Literal["tpe", "nsga2", "gp", "random", "grid"]
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
-JOURNAL = "study.journal"
 STARTUP = 10
 _POPULATION = 12
+_DRAWS = 1_000
+_GRID = 100_000
 
 
 def sampler_of(name: Sampler, seed: int, trials: int) -> Any:
@@ -39,91 +38,50 @@ def sampler_of(name: Sampler, seed: int, trials: int) -> Any:
     """
     import optuna
 
-    drawn = rollout_id(seed, "sampler", trials) % 2**32
+    draw = rollout_id(seed, "sampler", trials) % 2**32
     kinds = optuna.samplers
     if name == "tpe":
-        return kinds.TPESampler(seed=drawn, n_startup_trials=STARTUP, multivariate=True)
+        return kinds.TPESampler(seed=draw, n_startup_trials=STARTUP, multivariate=True)
     if name == "nsga2":
-        return kinds.NSGAIISampler(seed=drawn, population_size=_POPULATION)
+        return kinds.NSGAIISampler(seed=draw, population_size=_POPULATION)
     if name == "gp":
-        return kinds.GPSampler(seed=drawn, n_startup_trials=STARTUP)
-    return kinds.RandomSampler(seed=drawn)
+        return kinds.GPSampler(seed=draw, n_startup_trials=STARTUP)
+    return kinds.RandomSampler(seed=draw)
 
 
-def storage_name(storage: str | Path | None, out: Path) -> str:
-    """Return where a study is: the URL of a database, or the path of a journal file, in its folder by default."""
-    return str(out / JOURNAL) if storage is None else str(storage)
-
-
-def open_storage(name: str) -> Any:
-    """Open a journal file, or the database of a URL.
+def check_sampler(sampler: Sampler, space: Mapping[str, Dimension]) -> None:
+    """Make sure that a sampler can search a space.
 
     Raises:
-        OutputError: If it cannot be opened.
-        UserError: If the driver of the database is not installed.
+        UserError: If it is not known, or a grid that cannot be walked.
     """
-    import optuna
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
-
-    try:
-        if "://" in name:
-            return optuna.storages.RDBStorage(name)
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _JournalLock(path)
-        _mend(path, lock)
-        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-    except ImportError as error:
-        raise UserError(f"The storage {_plain(name)} cannot be opened", str(error), "Install its driver.") from error
-    except Exception as error:  # drivers raise errors of their own
-        raise OutputError(f"The storage {_plain(name)} cannot be opened", str(error).split("\n")[0]) from error
+    if sampler not in SAMPLERS:
+        raise UserError(f"There is no sampler {sampler!r}", todo=f"Give one of {', '.join(SAMPLERS)}.")
+    if sampler == "grid" and (size(space) or _GRID + 1) > _GRID:
+        why = "it has a continuous scale" if size(space) is None else f"it has {size(space)} points"
+        raise UserError("This space is no grid", why, f"Search fewer numbers, with at most {_GRID} points in all.")
 
 
-def _plain(url: str) -> str:
-    """Return a URL without its password."""
-    head, at, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://...@{tail}" if at and "://" in head else url
+def drawn(
+    program: SessionProgram, space: Mapping[str, Dimension], tried: Collection[Any], draw: Random
+) -> dict[str, float] | None:
+    """Draw numbers that make a program whose key was not tried; None if none is found."""
+    for _ in range(_DRAWS):
+        numbers = {
+            name: draw.choice(d.values) if d.count is not None else d.tidy(draw.uniform(d.low, d.high))
+            for name, d in space.items()
+        }
+        if program_key(with_values(program, numbers)) not in tried:
+            return numbers
+    return None
 
 
-class _JournalLock:
-    """Optuna's lock of a journal file, kept by the operating system: one that dies leaves no lock behind."""
-
-    def __init__(self, path: Path) -> None:
-        self._lock = FileLock(f"{path}.lock", thread_local=False)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-
-def _mend(path: Path, lock: _JournalLock) -> None:
-    """Cut off a last line that was not written to its end."""
-    if not path.exists():
-        return
-    lock.acquire()
-    try:
-        with path.open("rb+") as file:
-            content = file.read()
-            if content and not content.endswith(b"\n"):
-                file.truncate(content.rfind(b"\n") + 1)
-                os.fsync(file.fileno())
-    finally:
-        lock.release()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Have Optuna say nothing but warnings, and none of its being experimental, while a study runs."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)
+def next_of_grid(
+    space: Mapping[str, Dimension], tried: Sequence[Mapping[str, float]], seed: int
+) -> dict[str, float] | None:
+    """Return the next point of the grid, in an order drawn by the seed; None if it is walked."""
+    walked = {tuple(numbers.get(name) for name in space) for numbers in tried}
+    order = list(range(prod(dimension.count or 1 for dimension in space.values())))
+    stream(seed, "grid").shuffle(order)
+    found = (points(space, at) for at in order)
+    return next((numbers for numbers in found if tuple(numbers.values()) not in walked), None)

@@ -3,44 +3,45 @@
 Every worker of a study, in this process or another, takes its next trial under one lock in the study's folder:
 
 1. A trial that was left running is taken up again, with the same numbers and hence the same folder of sessions.
-   Each process holds a lock file of its own in ``workers/`` while it lives, and names it in its trials; a lock
-   file that can be locked belongs to a process that died. Trials of processes with other folders are left alone.
+   Each process names itself in its trials, and ``workers`` tells which of them live. Trials of processes with other
+   folders are left alone.
 2. Otherwise the sampler suggests numbers; the untuned program comes first. Numbers that make a program that was
    tried before cost nothing: its values are copied into a finished trial of their own, so that the sampler knows,
    and others are suggested. After ``COPIES`` copies in a row a program that is new is drawn at random.
 
-A program whose trials all failed counts as new, as what failed may have passed.
+A program whose trials all failed may be tried again, as what failed may have passed, and counts once. Where many
+failed in a row (``retry``), the next call tries all of them first; and where the untuned program failed, that.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from salon.errors import OutputError
 
 from ..modules.program import SessionProgram
 from ..modules.streams import stream
-from .history import again_name, excess_of, measurements, record_of
 from .objectives import Objective, Value
-from .proposals import check_sampler, drawn, next_of_grid
-from .samplers import Sampler, open_storage, quiet, sampler_of
+from .samplers import Sampler, check_sampler, drawn, next_of_grid, sampler_of
 from .space import Dimension, program_key, with_values
+from .storage import open_storage, quiet_optuna
+from .trial_records import again_name, excess_of, measurements, record_of
 from .trials import State, TrialRecord
+from .workers import Workers
 
-__all__ = ["COPIES", "Search", "Taken", "check_sampler"]
+__all__ = ["COPIES", "Search", "Taken"]
 
 COPIES = 10
 _ORPHAN_SECONDS = 60.0
 _COUNTING = ("RUNNING", "COMPLETE", "PRUNED")
+_RETRY = "retry/"
 
 
 @dataclass
@@ -100,14 +101,8 @@ class Search:
         self.exhausted = False
         self._kept: dict[tuple[int, str, int], TrialRecord] = {}
         check_sampler(sampler, self.space)
-        self._workers = out / "workers"
-        try:
-            self._workers.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{out} cannot be written", error.strerror or str(error)) from error
+        self._workers = Workers(out / "workers")
         self.lock = FileLock(out / "study.lock", thread_local=False)
-        self._me = uuid.uuid4().hex
-        self._alive = FileLock(self._workers / self._me, thread_local=False)
         self._alone = "://" not in storage and Path(storage).resolve().parent == out.resolve()
         self._untuned = {name: dimension.default for name, dimension in self.space.items()}
         wanted = {
@@ -119,25 +114,24 @@ class Search:
         }
         with self.lock:
             self.study = self._opened(name, wanted)
-            self._alive.acquire()
+            self._workers.begin()
             self._first()
 
     def _opened(self, name: str, wanted: Mapping[str, Any]) -> Any:
         import optuna
 
-        with quiet():
+        with quiet_optuna():
             kept = open_storage(self.storage)
             directions = [objective.direction for objective in self.objectives]
-            known = name in optuna.get_all_study_names(kept)
-            if known:
-                study = optuna.load_study(study_name=name, storage=kept)
-            else:
-                study = optuna.create_study(study_name=name, storage=kept, directions=directions)
+            there = name in optuna.get_all_study_names(kept)
+            study = optuna.create_study(study_name=name, storage=kept, directions=directions, load_if_exists=True)
+            if not there or not study.get_trials(deepcopy=False):  # new, or whoever made it died or is still at it
                 study.set_metric_names([objective.name for objective in self.objectives])
-                for what, value in wanted.items():
-                    study.set_user_attr(what, value)
+                for what in wanted.keys() - study.user_attrs.keys():
+                    study.set_user_attr(what, wanted[what])
+        found = study.user_attrs
         for what, value in wanted.items():
-            if study.user_attrs.get(what) != value:
+            if found.get(what) != value:
                 raise OutputError(
                     f"{self.storage} holds another study",
                     f"it has other {what}" if what.endswith("s") else f"it has another {what}",
@@ -146,21 +140,24 @@ class Search:
         return study
 
     def _first(self) -> None:
-        """Have the untuned program tried, unless it was and did not fail."""
-        mine = [t for t in self._trials() if t.user_attrs.get("untuned")]
+        """Have the untuned program tried, unless it was and did not fail, and what is to be tried again."""
+        trials = {t.number: t for t in self._trials()}
+        mine = [t for t in trials.values() if t.user_attrs.get("untuned")]
         if all(trial.state.name == "FAIL" for trial in mine):
             self.study.enqueue_trial(self._untuned, user_attrs={"untuned": True})
+        for attr, state in self.study.user_attrs.items():
+            if attr.startswith(_RETRY) and state == "due":
+                self.study.set_user_attr(attr, "done")
+                failed = trials[int(attr.removeprefix(_RETRY))]
+                if not failed.user_attrs.get("untuned"):
+                    self.study.enqueue_trial(failed.params, user_attrs={"retried": failed.number})
 
     def __enter__(self) -> Search:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Let others take up what this process leaves running, and forget it if it leaves nothing."""
-        left = any(t.user_attrs.get("worker") == self._me for t in self._running())
-        self._alive.release()
-        if not left:
-            with suppress(OSError):  # only clutter would be left
-                (self._workers / self._me).unlink()
+        self._workers.end(forget=all(t.user_attrs.get("worker") != self._workers.me for t in self._running()))
 
     # ---------------------------------------------------------------- taking a trial
 
@@ -178,8 +175,8 @@ class Search:
 
         for frozen in self._running():
             if self._is_left(frozen):
-                trial = optuna.trial.Trial(self.study, frozen._trial_id)
-                trial.set_user_attr("worker", self._me)
+                trial = optuna.trial.Trial(self.study, frozen._trial_id)  # Optuna has no public way to take one up
+                trial.set_user_attr("worker", self._workers.me)
                 taken = self._taken(trial)
                 earlier = self._earlier(taken)
                 if earlier is None:
@@ -192,27 +189,15 @@ class Search:
         worker = frozen.user_attrs.get("worker")
         if worker is None:  # killed before it could put its name there
             return self._alone or time.time() - frozen.datetime_start.timestamp() > _ORPHAN_SECONDS
-        return worker != self._me and not self._lives(worker)
-
-    def _lives(self, worker: str) -> bool:
-        path = self._workers / worker
-        if not path.exists():  # of a process with a folder of its own
-            return True
-        lock = FileLock(path, thread_local=False)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            return True
-        lock.release()
-        return False
+        return worker != self._workers.me and not self._workers.lives(worker)
 
     def _asked(self, trials: int) -> Taken | None:
         copies = 0
         while True:
             known = self._trials()
-            if sum(t.state.name != "WAITING" and "copy_of" not in t.user_attrs for t in known) >= trials:
-                return None
             waiting = any(t.state.name == "WAITING" for t in known)
+            if not waiting and len({t.user_attrs.get("key", t.number) for t in known}) >= trials:
+                return None
             if not waiting and (self.sampler == "grid" or copies >= COPIES):
                 numbers = self._new(known)
                 if numbers is None:
@@ -221,7 +206,7 @@ class Search:
                 self.study.enqueue_trial(numbers)
             self.study.sampler = sampler_of(self.sampler, self.seed, len(known))
             trial = self.study.ask()
-            trial.set_user_attr("worker", self._me)
+            trial.set_user_attr("worker", self._workers.me)
             taken = self._taken(trial)
             earlier = self._earlier(taken)
             if earlier is None:
@@ -291,7 +276,7 @@ class Search:
             for name, excess in excess_of(values, self.objectives, self.limits).items():
                 if name not in set_already:
                     taken.trial.set_constraint(name, excess)
-            kind = {"complete": "COMPLETE", "stopped": "PRUNED", "failed": "FAIL"}[state]
+            kind = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}[state]
             means = [values[objective.name].value for objective in self.objectives] if state == "complete" else None
             self.study.tell(taken.number, means, optuna.trial.TrialState[kind])
 
@@ -300,6 +285,12 @@ class Search:
         content = {name: dict(value.by_query) for name, value in values.items()}
         with self.lock:
             self.study.set_user_attr(again_name(record.key, record.measured), content)
+
+    def retry(self, numbers: Sequence[int]) -> None:
+        """Have the next call try trials again that failed."""
+        with self.lock:
+            for number in numbers:
+                self.study.set_user_attr(f"{_RETRY}{number}", "due")
 
     # ---------------------------------------------------------------- what is known
 
@@ -323,8 +314,8 @@ class Search:
     def others_running(self) -> bool:
         """Return whether another process with the same folder has a trial that has not ended, alive or not."""
         with self.lock:
-            workers = {trial.user_attrs.get("worker") for trial in self._running()} - {None, self._me}
-            return any((self._workers / worker).exists() for worker in workers)
+            workers = {trial.user_attrs.get("worker") for trial in self._running()} - {None, self._workers.me}
+            return any(self._workers.shares(worker) for worker in workers)
 
     def _running(self) -> list[Any]:
         return [t for t in self._trials() if t.state.name == "RUNNING"]

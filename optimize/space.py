@@ -5,23 +5,17 @@ steps, its own or a twentieth of its range, counted from the program's own value
 point of the space and numbers stay readable; a tunable on a logarithmic scale has no step.
 
 **Numbers that depend on each other.** What a program does with its numbers decides what counts as the same
-program, so a variant is put right in one way only (``with_values``):
-
-- a Debate shows at most all peers: ``k`` is at most ``agents - 1``;
-- a number without effect is set back to the program's own value: ``k`` of a Debate without rounds, with one agent
-  or with all peers shown; the facilitator's numbers of a Roundtable without one; the discussion's numbers of a
-  Roundtable without a discussion; the whiteboard's and the vote's numbers of one without ideas; the floor's
-  numbers of a YesAnd in fixed order; the answers of a Voting whose calls are fixed.
-
-Two variants are then the same program just if their ``program_key`` is the same. A number that cannot have an
-effect in any variant is not searched.
+program, so a variant is put right in one way only (``with_values``): a number without effect
+(``SessionProgram.idle_tunables``) is set back to the program's own value, and one that others bound is bounded
+(``SessionProgram.settle``). Two variants are then the same program just if their ``program_key`` is the same. A
+number that cannot have an effect in any variant is not searched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, prod
 from typing import Any, TypeVar
@@ -109,7 +103,7 @@ def space_of(
             value, or nothing is left to search.
     """
     known, given = tunables(program), dict(ranges or {})
-    idle = _idle(program, of_settings=True)
+    idle = program.idle_tunables(always=True)
     for name in [*(include or ()), *given]:
         if name not in known:
             raise UserError(f"There is no number {name!r} to search", todo=f"Name some of {', '.join(known)}.")
@@ -197,10 +191,9 @@ def with_values(program: Program, values: Mapping[str, float]) -> Program:
         if name not in numbers:
             raise UserError(f"{type(program).__name__} has no number {name!r}", todo=f"They are {', '.join(numbers)}.")
         numbers[name].value = value
-    for name in _idle(changed).intersection(values):
+    for name in changed.idle_tunables().intersection(values):
         numbers[name].value = own[name]
-    if _kind(changed, "Debate"):
-        numbers["k"].value = min(int(numbers["k"]), max(int(numbers["agents"]) - 1, 1))
+    changed.settle()
     return changed
 
 
@@ -210,34 +203,3 @@ def program_key(program: SessionProgram) -> str:
     settings = {name: value for name, value in described["settings"].items() if name != "max_concurrency"}
     content = json.dumps([described["name"], settings, described["state"]], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def _kind(program: SessionProgram, name: str) -> bool:
-    return any(base.__name__ == name for base in type(program).__mro__)
-
-
-Effect = tuple[str, Callable[[Any], bool], bool, tuple[str, ...]]
-_WITHOUT_EFFECT: tuple[Effect, ...] = (  # class, when, whether a setting decides it for all variants, numbers
-    ("Debate", lambda p: p.peers == "all", True, ("k",)),
-    ("Debate", lambda p: int(p.rounds) == 0 or int(p.agents) == 1, False, ("k",)),
-    ("Roundtable", lambda p: not p.facilitator, True, ("facilitator_rest", "move_on_after")),
-    (
-        "Roundtable",
-        lambda p: p.expected_turns() == 0,
-        False,
-        ("threshold", "fairness", "facilitator_rest", "move_on_after", "memory"),
-    ),
-    ("Roundtable", lambda p: int(p.ideas) == 0, False, ("votes", "duplicate", "ideation_minutes")),
-    ("YesAnd", lambda p: p.order == "fixed", True, ("threshold", "max_agent_turns", "calibrate")),
-    ("Voting", lambda p: p.equal_calls is not None, True, ("answers",)),
-)
-
-
-def _idle(program: SessionProgram, of_settings: bool = False) -> set[str]:
-    """Return the numbers that have no effect; with ``of_settings`` those that have none in any variant."""
-    return {
-        name
-        for kind, when, always, names in _WITHOUT_EFFECT
-        if _kind(program, kind) and (always or not of_settings) and when(program)
-        for name in names
-    }

@@ -2,14 +2,16 @@
 
 **The search.** The untuned program is trial 0. Each further trial takes the numbers that the sampler suggests
 (Optuna's TPE by default), and its program answers the same queries with the same seeds as all others, in blocks of
-queries; a trial that has become hopeless is stopped (see ``racing``). Limits, such as a budget of tokens a session,
+queries; a trial that has become hopeless is pruned (see ``racing``). Limits, such as a budget of tokens a session,
 are constraints: a trial that passes one is known to the sampler as not feasible and cannot win. A trial of which
 more than a fifth of the sessions failed, or which has no value of some objective, is recorded as failed with its
-reason, and the study goes on; if nothing but failures came of ``HOPELESS`` trials, it ends with an error.
+reason, and the study goes on. If ``HOPELESS`` programs in a row fail, that is rather an outage than their fault: the
+study ends, with an error if nothing has succeeded, and the next call tries them again before it goes on.
 
 **The confirmation.** A trial that looks best among many is partly lucky. Before it may win, a trial is therefore
 measured again on all queries with other seeds, and the mean of its measurements decides: the untuned program first,
 then every trial on the front, until each trial on the front has been measured again. ``confirm`` says how often.
+One that fails then is left as it was, unconfirmed, and the next call measures it again.
 
 **Going on.** All is in the storage and in the bench's folders: the same call goes on where it was stopped, repeats
 no finished trial and no call, and continues trials that were running. Processes that share a folder share one
@@ -19,36 +21,42 @@ study; processes on several machines, each with its own folder, share one throug
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from filelock import FileLock, Timeout
+from salon.errors import (
+    BudgetSpent,
+    CallFailure,
+    LMSetupError,
+    LogError,
+    OutputError,
+    RunFailure,
+    SalonError,
+    UserError,
+)
 
-from salon.errors import BudgetSpent, CallFailure, LMSetupError, OutputError, RunFailure, SalonError, UserError
-
-from ..data.benchmarks import Task
+from ..data.benchmarks import Task, tasks_digest
 from ..evals.conditions import check_whole
 from ..evals.jobs import JobRow
 from ..evals.ledger import together
 from ..modules.program import SessionProgram
+from .locks import WAIT, alone
 from .objectives import Objective, Value, values_of
 from .racing import blocks, hopeless, over_limit
-from .samplers import SAMPLERS, Sampler, storage_name
+from .samplers import Sampler
 from .search import Search, Taken
 from .space import Dimension, space_of, with_values
+from .storage import storage_name
 from .trials import Measures, Progress, State, TrialRecord, Tuned, front_of, winners_of
 
-__all__ = ["EXHAUSTED", "HOPELESS", "MOST_FAILED", "tune"]
+__all__ = ["EXHAUSTED", "HOPELESS", "MOST_FAILED", "check_limits", "lacking", "too_many_failed", "tune"]
 
 MOST_FAILED = 0.2
 HOPELESS = 3
 EXHAUSTED = "every program of the space was tried"
-_WAIT = 0.5
-_FATAL = (CallFailure, LMSetupError, OutputError)  # no other trial would fare better
+_FATAL = (CallFailure, LMSetupError, LogError, OutputError)  # no other trial would fare better
 T = TypeVar("T")
 
 
@@ -83,17 +91,18 @@ async def tune(
         space: What to search; see ``space_of``.
         sampler: Who suggests: ``tpe``, ``nsga2``, ``gp``, ``random`` or ``grid``.
         seed: Decides the suggestions.
-        storage: A journal file, or the URL of a database; ``study.journal`` in the folder by default.
+        storage: A journal file, or the URL of a database; ``study.log`` in the folder by default.
         name: Name of the study in the storage.
         workers: Trials measured at once by this process.
         limits: By name of an objective, the most of a cost, or the least of a gain, that a winner may have.
-        race: Blocks of queries after which a hopeless trial is stopped; 1 measures every trial on all queries.
+        race: Blocks of queries after which a hopeless trial is pruned; 1 measures every trial on all queries.
         confirm: How often a trial is measured again, with other seeds, before it may win.
         tell: Told of each trial that ends and of each that was measured again.
 
     Returns:
         All trials and the front. A budget that is used up ends the study before its time and is told in
-        ``stopped``; with a larger one the same call goes on.
+        ``stopped``; with a larger one the same call goes on. What failed and is tried again by the same call is told
+        in ``unfinished``.
 
     Raises:
         UserError: If a setting is impossible.
@@ -101,8 +110,9 @@ async def tune(
         CallFailure: If no call can succeed (model name, key).
         RunFailure: If no trial succeeds.
     """
-    _check(tasks, objectives, sampler, trials, workers, race, confirm, seed, limits or {})
-    root, facts = Path(out), {"queries": _digest(tasks), "answers a query": bench.groups}
+    _check(tasks, objectives, trials, workers, race, confirm, seed)
+    check_limits(limits or {}, objectives)
+    root, facts = Path(out), {"queries": tasks_digest(tasks), "answers a query": bench.groups}
     chosen = dict(space if space is not None else space_of(program))
     store = storage_name(storage, root)
     bounds = dict(limits or {})
@@ -111,30 +121,33 @@ async def tune(
     )
     with search:
         tuning = _Tuning(search, bench, tasks, trials, race, tell)
-        stopped = ""
+        stopped, unfinished = "", ""
         try:
             await tuning.search_on(workers)
             if confirm:
-                await tuning.confirm(confirm, FileLock(root / "confirm.lock", thread_local=False))
+                async with alone(root / "confirm.lock"):  # the others find it done
+                    await tuning.confirm(confirm)
         except BudgetSpent as error:
             stopped = str(error)
+        except RunFailure as error:
+            if not any(record.state == "complete" for record in search.records()):
+                raise
+            unfinished = str(error)
         records = search.records()
-        if search.exhausted and not stopped:
-            stopped = EXHAUSTED
+        stopped = stopped or (EXHAUSTED if search.exhausted else "")
         front = winners_of(records, objectives, confirm)
-        return Tuned(records, front, list(objectives), chosen, program, stopped, name, store)
+        unfinished = " ".join([*([unfinished] if unfinished else []), *tuning.unsure.values()])
+        return Tuned(records, front, list(objectives), chosen, program, stopped, name, store, unfinished)
 
 
 def _check(
     tasks: Sequence[Task],
     objectives: Sequence[Objective],
-    sampler: str,
     trials: int,
     workers: int,
     race: int,
     confirm: int,
     seed: int,
-    limits: Mapping[str, float],
 ) -> None:
     """Refuse settings that cannot work.
 
@@ -153,19 +166,20 @@ def _check(
         raise UserError("These queries cannot be used", "at least one is needed, and none twice")
     if not objectives:
         raise UserError("There is no objective", todo="Give some, e.g. quality and vendi.")
-    if sampler not in SAMPLERS:
-        raise UserError(f"There is no sampler {sampler!r}", todo=f"Give one of {', '.join(SAMPLERS)}.")
+
+
+def check_limits(limits: Mapping[str, float], objectives: Sequence[Objective]) -> None:
+    """Refuse limits of what is no objective, and those that are no numbers.
+
+    Raises:
+        UserError: If there are any.
+    """
     names = [objective.name for objective in objectives]
     for name, bound in limits.items():
         if name not in names:
             raise UserError(f"There is no limit of {name!r}", "only objectives can be limited", f"{', '.join(names)}.")
         if isinstance(bound, bool) or not isinstance(bound, int | float):
             raise UserError(f"A limit of {bound!r} for {name} is not possible", "a number is needed")
-
-
-def _digest(tasks: Sequence[Task]) -> str:
-    """Return a hash of the queries, in their order."""
-    return hashlib.sha256(json.dumps([[task.id, task.text] for task in tasks]).encode()).hexdigest()[:16]
 
 
 class _Tuning:
@@ -185,6 +199,8 @@ class _Tuning:
         self.parts = blocks(list(tasks), race)
         self.tasks = list(tasks)
         self._turn = asyncio.Lock()
+        self._failed: list[int] = []  # trials in a row
+        self.unsure: dict[int, str] = {}  # trials that could not be measured again, and why
 
     async def _alone(self, work: Callable[..., T], *given: object) -> T:
         """Do what waits for files in a thread, one thing at a time."""
@@ -195,7 +211,7 @@ class _Tuning:
         """Measure trials until all have ended, those of other processes with the folder too, should they die."""
         await together(self.work() for _ in range(workers))
         while await self._alone(self.search.others_running):
-            await asyncio.sleep(_WAIT)
+            await asyncio.sleep(WAIT)
             await together(self.work() for _ in range(workers))
 
     async def work(self) -> None:
@@ -204,12 +220,19 @@ class _Tuning:
             await self._try(taken)
             records = await self._alone(self.search.records)
             self._told(taken.number, records)
-            own = [r for r in records if r.copy_of is None and r.state != "running"]
-            if len(own) >= HOPELESS and all(record.state == "failed" for record in own):
-                raise RunFailure(f"None of {len(own)} trials succeeded", own[0].reason, "Run it again once it can.")
+            record = next(record for record in records if record.number == taken.number)
+            if record.state != "failed":
+                self._failed.clear()
+            elif not record.retried:
+                self._failed.append(record.number)
+            if len(self._failed) >= HOPELESS:
+                await self._alone(self.search.retry, self._failed)
+                any_good = any(record.state == "complete" for record in records)
+                what = f"{HOPELESS} trials in a row failed" if any_good else f"None of {HOPELESS} trials succeeded"
+                raise RunFailure(what, record.reason, "Run it again once it can: they are tried again.")
 
     def _told(self, number: int, records: list[TrialRecord]) -> None:
-        done = sum(record.copy_of is None and record.state != "running" for record in records)
+        done = len({record.key for record in records if record.state != "running"})
         record = next(record for record in records if record.number == number)
         self.tell(Progress(record, done, self.trials, front_of(records, self.objectives)))
 
@@ -237,25 +260,22 @@ class _Tuning:
         self, taken: Taken, rows: Sequence[JobRow], values: Mapping[str, Value], last: bool
     ) -> tuple[State, str]:
         """Return what a trial is after a block, and why."""
-        wrong = [row for row in rows if row.status != "ok"]
-        if len(wrong) > MOST_FAILED * len(rows):
-            return "failed", f"{len(wrong)} of {len(rows)} sessions failed: {wrong[0].reason}"
+        if why := too_many_failed(rows) or (lacking(values) if last else ""):
+            return "failed", why
         if last:
-            lacking = [f"no {name}: {value.reason}" for name, value in values.items() if value.value is None]
-            return ("failed", lacking[0]) if lacking else ("complete", self._passed(values))
+            return "complete", self._passed(values)
         records = await self._alone(self.search.records)
         if next(record for record in records if record.number == taken.number).untuned:
             return "complete", ""
         looks = len(self.parts) - 1
         front = front_of(records, self.objectives)
-        at = hopeless(values, [record.values for record in front], self.objectives, looks)
         queries = len({row.query for row in rows})
-        if at is not None:
-            return "stopped", f"hopeless beside trial {front[at].number} after {queries} queries"
+        if hopeless(values, [record.values for record in front], self.objectives, looks):
+            return "pruned", f"dominated even at its best, after {queries} queries"
         for objective in self.objectives:
             bound = self.search.limits.get(objective.name)
             if bound is not None and over_limit(values[objective.name], bound, objective, looks):
-                return "stopped", f"sure to pass the limit of {bound:g} {objective.name} after {queries} queries"
+                return "pruned", f"sure to pass the limit of {bound:g} {objective.name} after {queries} queries"
         return "complete", ""
 
     def _passed(self, values: Mapping[str, Value]) -> str:
@@ -268,30 +288,32 @@ class _Tuning:
 
     # ---------------------------------------------------------------- measuring again
 
-    async def confirm(self, times: int, lock: FileLock) -> None:
-        """Measure again what may win; one process does it, the others wait and then find it done."""
-        while not _locked(lock):
-            await asyncio.sleep(_WAIT)
-        try:
-            while (record := self._doubtful(await self._alone(self.search.records), times)) is not None:
-                program = with_values(self.search.program, record.numbers)
-                rows = await self.bench.measure(program, self.tasks, record.place, fresh=record.measured)
-                values = await asyncio.to_thread(values_of, rows, self.objectives, self.bench.embedder)
-                await self._alone(self.search.again, record, values)
-                self._told(record.number, await self._alone(self.search.records))
-        finally:
-            lock.release()
+    async def confirm(self, times: int) -> None:
+        """Measure again what may win."""
+        while (record := self._doubtful(await self._alone(self.search.records), times)) is not None:
+            program = with_values(self.search.program, record.numbers)
+            rows = await self.bench.measure(program, self.tasks, record.place, fresh=record.measured)
+            values = await asyncio.to_thread(values_of, rows, self.objectives, self.bench.embedder)
+            if why := too_many_failed(rows) or lacking(values):
+                self.unsure[record.number] = f"Trial {record.number} could not be measured again: {why}"
+                continue
+            await self._alone(self.search.again, record, values)
+            self._told(record.number, await self._alone(self.search.records))
 
     def _doubtful(self, records: Sequence[TrialRecord], times: int) -> TrialRecord | None:
         """Return the next trial to measure again: the untuned one, then one on the front; None if all are sure."""
         first = [r for r in records if r.untuned and r.state == "complete" and r.copy_of is None]
-        able = [*first, *front_of(records, self.objectives)]
+        able = [r for r in (*first, *front_of(records, self.objectives)) if r.number not in self.unsure]
         return next((record for record in able if record.measured <= times), None)
 
 
-def _locked(lock: FileLock) -> bool:
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return False
-    return True
+def too_many_failed(rows: Sequence[JobRow]) -> str:
+    """Return why rows say nothing of a program: more than ``MOST_FAILED`` of them failed; empty if they do."""
+    wrong = [row for row in rows if row.status != "ok"]
+    few = len(wrong) <= MOST_FAILED * len(rows)
+    return "" if few else f"{len(wrong)} of {len(rows)} sessions failed: {wrong[0].reason}"
+
+
+def lacking(values: Mapping[str, Value]) -> str:
+    """Return which objective has no value at all, and why; empty if each has one."""
+    return next((f"no {name}: {value.reason}" for name, value in values.items() if value.value is None), "")

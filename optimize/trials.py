@@ -18,7 +18,7 @@ from .space import Dimension, with_values
 
 __all__ = ["Measures", "Progress", "State", "TrialRecord", "Tuned", "front_of", "winners_of"]
 
-State: TypeAlias = Literal["running", "complete", "stopped", "failed"]
+State: TypeAlias = Literal["running", "complete", "pruned", "failed"]
 
 
 class Measures(Protocol):
@@ -56,14 +56,15 @@ class TrialRecord:
     Attributes:
         number: Number of the trial in the study; 0 is the untuned program.
         numbers: The numbers as they were suggested.
-        state: ``complete``, ``stopped`` (hopeless, see ``racing``), ``failed`` or ``running``.
-        values: What was measured of each objective, all measurements pooled; of the queries so far if stopped.
+        state: ``complete``, ``pruned`` (hopeless, see ``racing``), ``failed`` or ``running``.
+        values: What was measured of each objective, all measurements pooled; of the queries so far if pruned.
         measured: How often it was measured on all queries: once, and again with other seeds before it may win.
         feasible: Whether it keeps the limits.
-        reason: Why it failed or was stopped; or that a limit is passed.
+        reason: Why it failed or was pruned; or that a limit is passed.
         key: Hash of the program; also the name of its folder.
         untuned: Whether it is the untuned program.
         copy_of: Number of the earlier trial of the same program, whose values it has; None for one of its own.
+        retried: Whether it tries a program again whose trial failed.
         sessions: Sessions held.
         failed: Sessions of these that failed.
         seconds: Wall time of its measurement.
@@ -79,6 +80,7 @@ class TrialRecord:
     key: str = ""
     untuned: bool = False
     copy_of: int | None = None
+    retried: bool = False
     sessions: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -100,7 +102,7 @@ class Progress:
 
     Attributes:
         record: The trial that has just ended; or been measured again.
-        done: Trials that ended, copies not counted.
+        done: Programs whose trials ended.
         trials: How many there will be.
         front: The front so far.
     """
@@ -114,7 +116,8 @@ class Progress:
         values = ", ".join(f"{name} {value}" for name, value in self.record.values.items())
         told = self.record.reason if self.record.state != "complete" else values
         state = "measured again" if self.record.measured > 1 else self.record.state
-        return f"Trial {self.record.number} of {self.trials}: {state}, {told}; {len(self.front)} on the front"
+        far = f"{self.done} of {self.trials} done, {len(self.front)} on the front"
+        return f"Trial {self.record.number}: {state}, {told}; {far}"
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class Tuned:
         stopped: Why the study ended before its time; empty if it did not.
         name: Name of the study.
         storage: Where it is, for ``optuna-dashboard``.
+        unfinished: What failed, as in an outage, and is tried again by the next call; empty if nothing did.
     """
 
     trials: list[TrialRecord] = field(repr=False)
@@ -140,6 +144,7 @@ class Tuned:
     stopped: str
     name: str
     storage: str
+    unfinished: str = ""
 
     @property
     def untuned(self) -> TrialRecord | None:

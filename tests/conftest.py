@@ -249,16 +249,17 @@ def report() -> Callable[..., Any]:
     from salon.modules import Debate
     from salon.modules.budget import Usage
     from salon.optimize import compile_report as parts
+    from salon.optimize.program_change import program_change
 
     quality = parts.HeldOut(Interval(7, 6.5, 7.5, 2), Interval(6, None, None, 2), Interval(1, 0.5, 1.5, 2), 0.04, 2)
     measured = {"quality": parts.Measured(6, 0.2, 2), "vendi": parts.Measured(2.5, 0.1, 2)}
     trials = [
         parts.Trial(0, {"k": 2}, measured, "complete", usage=Usage(40, 9000, 800, 0.01), confirmed=True),
         parts.Trial(1, {"k": 1}, {"quality": parts.Measured(4, None, 1)}, "pruned", "hopeless after 1 task"),
-        parts.Trial(2, {"k": 4}, {}, "failed", "the model cannot be used", "gepa-1"),
+        parts.Trial(2, {"k": 4}, {}, "failed", "the model cannot be used", "gepa"),
     ]
     made = parts.CompileReport(
-        program=parts.program_change(Debate(), Debate(k=1)),
+        program=program_change(Debate(), Debate(k=1)),
         benchmark=parts.DataSource("topics", "0123456789abcdef", "MIT", {"place": "topics.csv", "revision": ""}),
         train=[parts.TaskText("a1", "A use for umbrellas")],
         validation=[parts.TaskText("b1", "A use for corks"), parts.TaskText("b2", "A use for lids")],

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
 import os
+import pty
 import re
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +38,7 @@ Typed = Callable[..., tuple[int, str, str]]
 def by_steps(request: ChatRequest) -> Any:
     """Write answers that get better with each revision, up to the second."""
     if "originality" in request.fields:
-        value = 4 + 2 * min(request.text.count("again"), 2)
+        value = 3 + 3 * min(request.text.count("again"), 2)
         return {name: "so" if name == "reason" else value for name in request.fields}
     if "critique" in request.fields:
         own = request.text.rpartition("[[ ## own ## ]]")[2].split("[[ ##")[0]
@@ -90,7 +96,7 @@ def test_the_card_goes_to_stdout_and_the_program_can_be_used(
     assert "the tuned program is better" in stdout
     assert "| rounds | 0 | 2 |" in stdout
     assert "The judge is the model that answers" in stderr
-    assert re.search(r"Trial \d of 3: complete, quality", stderr)
+    assert re.search(r"Trial \d: complete, quality .*; \d of 3 done", stderr)
     assert f"Page: {out / 'report.html'}" in stderr
     assert KEY not in stdout + stderr + "".join(p.read_text() for p in out.glob("*.json"))
     calls = stepped.count
@@ -145,6 +151,12 @@ def test_a_dry_run_spends_nothing(typed: Typed, loopback: LoopbackServer, tmp_pa
         (("debate", "--tune", "luck"), 2, "There is no number 'luck'"),
         (("debate", "--tune", "rounds=a:b"), 2, "--tune 'rounds=a:b' cannot be read"),
         (("debate", "--tune", "rounds=3:1"), 2, "rounds cannot be searched"),
+        (("debate", "--limit", "vendi"), 2, "--limit 'vendi' cannot be read"),
+        (("debate", "--limit", "tokens=9"), 2, "There is no limit of 'tokens'"),
+        (("debate", "--objectives", "quality,depth", "--pick", "quality"), 2, "depth cannot be reached"),
+        (("debate", "--only", "draft"), 2, "The prompt of 'draft' is not tuned"),
+        (("debate", "--reflection", "openai/x"), 2, "--reflection would do nothing"),
+        (("debate", "--reflection", "openai/x", "--prompts", "bootstrap"), 2, "--reflection would do nothing"),
         (("debate", "--no-judged"), 2, "Quality cannot be reached without a judge"),
         (("debate", "--groups", "1"), 2, "vendi cannot be measured"),
         (("debate", "--queries", "0"), 2, "--queries 0 is not possible"),
@@ -185,6 +197,62 @@ def test_a_budget_leaves_an_artifact_that_tells_and_more_goes_on(
     assert (code, "Cut short" in stderr) == (0, False)
     assert json.loads((out / "compile.json").read_text())["usage"]
     assert sum(usage["calls"] for usage in told(out)["usage"].values()) == stepped.count
+
+
+@pytest.mark.parametrize(
+    ("program", "number", "command", "text"),
+    [
+        ("roundtable(personas=2,turns=1,ideas=1,votes=1,facilitator=False)", "memory", "brainstorm", "a use for hats"),
+        ("yes-and(experts=2,messages=1)", "temperature", "chat", "How might hats be used?"),
+    ],
+)
+def test_each_program_is_compiled_and_then_used(
+    program: str, number: str, command: str, text: str, typed: Typed, loopback: LoopbackServer, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    out, small = tmp_path / "compiled", ("--queries", "1", "--held-out", "1", "--groups", "2", "--trials", "2")
+    words = (program, "--tune", number, *small, "--judge", f"openai/{loopback.model}", "--max-usd", "3")
+    code, stdout, stderr = typed(loopback, *words, "--out", str(out))
+    assert code == 0, stderr
+    assert f"salon.load({str(out)!r})" in stdout
+    assert "The judge is the model that answers" not in stderr
+    calls = loopback.count
+    assert typed(loopback, *words, "--out", str(out))[0] == 0
+    assert loopback.count == calls
+    monkeypatch.setattr(sys, "stdin", io.StringIO("They keep the sun off\n/quit\n"))
+    code, stdout, stderr = typed(loopback, text, "--program", str(out), command=command)
+    assert code == 0, stderr
+    assert stdout.strip()
+    assert loopback.count > calls
+    code, _, stderr = typed(loopback, "x", "--program", str(out), command="debate")  # it is no debate
+    assert code == 2
+    assert str(out) in stderr
+
+
+def test_on_a_terminal_the_front_is_shown_as_it_grows(tmp_path: Path) -> None:
+    """In a real terminal of 100 columns, what is written to it without the moves of its cursor."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    env = {**os.environ, "TERM": "xterm"}
+    with LoopbackServer(reply=by_steps, delay=0.2) as server, (tmp_path / "stdout").open("w") as output:
+        words = [*STEPS, "--trials", "3", "--out", str(tmp_path / "out"), *reach(server)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", _UNCACHED, "compile", *words], stdout=output, stderr=slave, env=env, cwd=tmp_path
+        )
+        os.close(slave)
+        seen = b""
+        with suppress(OSError):  # the end of a terminal
+            while chunk := os.read(master, 65536):
+                seen += chunk
+        assert process.wait() == 0
+    os.close(master)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    assert "Front after 1 of 3 trials" in text
+    assert "Front after 3 of 3 trials" in text
+    assert re.search(r"\d of 4 sessions; \d+ calls", text)
+    assert re.search(r"trial\W+quality\W+numbers", text)
+    assert re.search(r"9 ± 0 \(n=2\)\W+rounds 2", text)
+    assert KEY not in text
 
 
 # ---------------------------------------------------------------- processes

@@ -58,6 +58,7 @@ def command(options: argparse.Namespace) -> int:
         workers=options.workers,
         max_concurrency=concurrency(options, names),
         tell=(view := CompileView(console)),
+        limits=_bounds(options),
         **searched,
     )
     try:
@@ -97,7 +98,7 @@ def _report(options: argparse.Namespace, folder: Path) -> int:
         told.append(f"Cut short: {report.stopped} The same command with larger limits goes on.")
     for line in told:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
-    untuned_is_best = report.picked is not None and not report.trials[report.picked].number
+    untuned_is_best = report.picked == 0
     return 0 if report.held_out or untuned_is_best else 1
 
 
@@ -144,7 +145,21 @@ def _searched(options: argparse.Namespace) -> dict[str, Any]:
     return {"include": names, "ranges": ranges or None}
 
 
+def _bounds(options: argparse.Namespace) -> dict[str, float]:
+    """Return the limits of objectives."""
+    found = {}
+    for text in options.limit:
+        name, _, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise UserError(f"--limit {text!r} cannot be read", "a number is needed as in tokens=20000") from None
+    return found
+
+
 def _reflection(options: argparse.Namespace, lms: dict[str, Any]) -> Any:
+    if options.reflection and options.prompts not in ("gepa", "mipro"):
+        raise UserError("--reflection would do nothing", "no model writes prompts", "Add --prompts gepa or mipro.")
     if options.reflection:
         return make_models({"reflection": options.reflection}, options)["reflection"]
     return lms["participant"]
@@ -169,12 +184,17 @@ def _dry_run(
     """Print what the compile is expected to take at most; nothing is spent."""
     from salon.estimate import Estimate, estimate_method, judging
     from salon.evals.methods import ProgramMethod
+    from salon.optimize.compile_checks import check_process
     from salon.optimize.compile_plan import most_groups
     from salon.optimize.front import pick
     from salon.optimize.objectives import objectives_of
     from salon.optimize.space import size, space_of
+    from salon.optimize.study import check_limits
 
-    pick([], objectives_of(_objectives(options), options.groups), options.pick)  # refuses what is not possible
+    goals = objectives_of(_objectives(options), options.groups)
+    pick([], goals, options.pick)  # these refuse what is not possible
+    check_limits(_bounds(options), goals)
+    check_process(program, goals)
     space = space_of(program, **searched)
     trials = min(options.trials, size(space) or options.trials)
     sets = trials * len(train) + 2 * len(held_out)

@@ -165,6 +165,13 @@ def add_compile(commands: Commands) -> None:
         help="a number to search, with its range; may be repeated (those that the program names)",
     )
     search.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="O=VALUE",
+        help="the most of a cost, or the least of a gain, that a winner may have, e.g. tokens=20000; may be repeated",
+    )
+    search.add_argument(
         "--sampler", choices=("tpe", "nsga2", "gp", "random", "grid"), default="tpe", help="of the numbers (tpe)"
     )
     search.add_argument(

@@ -23,15 +23,13 @@ from salon.optimize.compile_report import (
     Goal,
     HeldOut,
     Measured,
-    ProgramChange,
-    PromptChange,
     Range,
     TaskText,
     Trial,
-    program_change,
 )
 from salon.optimize.importance import history, importance
 from salon.optimize.plots import PLOTS, plots
+from salon.optimize.program_change import ProgramChange, PromptChange, program_change
 from salon.optimize.word_changes import changed_words
 from scipy import stats
 
@@ -50,10 +48,10 @@ counts = st.integers(0, 10**9)
 intervals = st.builds(Interval, maybe, maybe, maybe, counts)
 usages = st.builds(Usage, counts, counts, counts, floats, counts, floats)
 tasks = st.lists(st.builds(TaskText, texts, texts), max_size=3)
+demos = st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2)
 prompts = st.builds(
-    PromptChange, texts, texts, texts, st.dictionaries(texts, st.tuples(texts, texts), max_size=2),
-    st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2), counts,
-)  # fmt: skip
+    PromptChange, texts, texts, texts, st.dictionaries(texts, st.tuples(texts, texts), max_size=2), demos, demos
+)
 values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -268,7 +266,7 @@ def test_the_card_says_that_it_is_not_better(report: Report) -> None:
 
 
 def hostile_report(report: Report, text: str) -> CompileReport:
-    prompt = PromptChange(text, text, text + " more", {text: (text, "b")}, [{text: text}], 0)
+    prompt = PromptChange(text, text, text + " more", {text: (text, "b")}, [{text: text}], [])
     held = HeldOut(Interval(1, 0, 2, 9), Interval(1, None, None, 1), Interval(None, None, None, 0), None, 0)
     return report(
         program=ProgramChange(text, "task", {text: text}, {text: [text]}, {text: 1}, {text: 2}, [prompt]),

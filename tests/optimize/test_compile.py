@@ -22,6 +22,7 @@ from salon.optimize.bench import Measuring
 from salon.optimize.compile_checks import tasks_of
 from salon.optimize.compile_report import CompileReport
 from salon.optimize.objectives import OBJECTIVES, Objective
+from salon.optimize.program_change import program_change
 
 import salon
 from salon import Budget, BudgetSpent, CallFailure, OutputError, RunFailure, UserError
@@ -73,7 +74,7 @@ def by_signs(request: ChatRequest) -> Any:
 def by_steps(request: ChatRequest) -> Any:
     """Write answers that get better with each revision, up to the second."""
     if "originality" in request.fields:
-        return rated(request, 4 + 2 * min(request.text.count("again"), 2))
+        return rated(request, 3 + 3 * min(request.text.count("again"), 2))
     if "critique" in request.fields:
         own = request.text.rpartition("[[ ## own ## ]]")[2].split("[[ ##")[0]
         return {"critique": "", "answer": f"Corks {'again ' * (own.count('again') + 1)}"}
@@ -132,9 +133,9 @@ def test_a_number_that_helps_is_found_proved_and_shipped(embedder: Embedder, tmp
         assert report.better
         assert "better in quality" in report.verdict
         assert (int(better.rounds), int(program.rounds)) == (2, 0)
-        assert report.held_out["quality"].untuned.value == 4
-        assert report.held_out["quality"].tuned.value == 8
-        assert report.held_out["quality"].difference.low == 4
+        assert report.held_out["quality"].untuned.value == 3
+        assert report.held_out["quality"].tuned.value == 9
+        assert 0 < report.held_out["quality"].difference.low < 6  # ratings are in whole points
         assert report.total.calls == calls
         assert report.trial(report.picked).values == {"rounds": 2}
         assert program.described() == before
@@ -291,6 +292,42 @@ def test_a_benchmark_is_told_in_the_card_and_rates_by_its_rubric(embedder: Embed
     assert "learnt from" not in card
 
 
+def test_each_program_of_the_front_can_be_loaded(embedder: Embedder, tmp_path: Path) -> None:
+    goals = {**STEPS, "objectives": ["quality", "tokens"], "groups": 1}
+    with model(by_steps):
+        report = compiled(debate(embedder), tmp_path, **goals).compile_report
+        names = {folder.name for folder in (tmp_path / "front").iterdir()}
+        assert names == {str(number) for number in report.front}
+        assert len(names) == 3  # each revision is better and costs more
+        for number in report.front:
+            assert int(salon.load(tmp_path / "front" / str(number)).rounds) == report.trials[number].values["rounds"]
+        compiled(debate(embedder), tmp_path, **{**goals, "rule": "cheapest"})
+        assert {folder.name for folder in (tmp_path / "front").iterdir()} == names
+
+
+def test_a_limit_keeps_what_passes_it_from_winning(embedder: Embedder, tmp_path: Path) -> None:
+    goals = {**STEPS, "objectives": ["quality", "tokens"], "groups": 1}
+    with model(by_steps):
+        whole = compiled(debate(embedder), tmp_path, **goals).compile_report
+        cost = {trial.values["rounds"]: trial.value("tokens") for trial in whole.trials}
+        kept = compiled(debate(embedder), tmp_path, **goals, limits={"tokens": (cost[1] + cost[2]) / 2})
+    report = kept.compile_report
+    assert whole.trials[whole.picked].values["rounds"] == 2
+    assert report.trials[report.picked].values["rounds"] == 1
+    assert {report.trials[number].values["rounds"] for number in report.front} == {0, 1}
+    assert report.search.endswith(f"tokens at most {(cost[1] + cost[2]) / 2:g}")
+
+
+def test_demonstrations_that_are_replaced_are_a_change(embedder: Embedder) -> None:
+    before = debate(embedder)
+    before.draft.demos = [dspy.Example(task="corks", answer="float them")]
+    after = before.changed()
+    assert not program_change(before, after).changed
+    after.draft.demos = [dspy.Example(task="corks", answer="paint them")]
+    change = program_change(before, after)
+    assert [prompt.predictor for prompt in change.prompts if prompt.changed] == ["draft"]
+
+
 def test_an_objective_of_ones_own(embedder: Embedder) -> None:
     short = Objective("words", "minimize", 0, None, "words", lambda rows, _: len(rows[0].answer.split()), "cost")
     with model(by_steps):
@@ -323,7 +360,11 @@ def test_a_trial_that_fails_is_told_and_the_rest_goes_on(embedder: Embedder, tmp
 
 def test_a_step_that_the_best_numbers_never_ask_leaves_the_prompts(embedder: Embedder) -> None:
     def reply(request: ChatRequest) -> Any:  # revising makes it worse
-        return rated(request, 8 - request.text.count("again")) if "originality" in request.fields else by_steps(request)
+        return (
+            rated(request, 8 - 3 * request.text.count("again"))
+            if "originality" in request.fields
+            else by_steps(request)
+        )
 
     with model(reply) as (server, _):
         goals = {**STEPS, "trials": 4, "prompts": "bootstrap", "only": "revise"}
@@ -339,7 +380,7 @@ def test_a_judge_that_never_answers_fails_all_trials(embedder: Embedder, tmp_pat
         return Fault(status=500) if "originality" in request.fields else by_steps(request)
 
     with model(reply):
-        with pytest.raises(RunFailure, match="None of 3 trials succeeded: no quality"):
+        with pytest.raises(RunFailure, match="The untuned program cannot be measured: no quality"):
             compiled(debate(embedder), tmp_path, **STEPS)
     with model(lambda _: Fault(status=401, message="no such key")):
         with pytest.raises(CallFailure, match="cannot be used"):
@@ -353,7 +394,7 @@ FIRST = 4 * CALLS  # two tasks, two sessions
 @pytest.mark.parametrize(
     ("most", "verdict"),
     [
-        (3 * FIRST, "Nothing was tuned: The search cannot go on: the budget of 48 calls is used up"),
+        (3 * FIRST, "Nothing was tuned: The measurement is not finished: the budget is used up, but for what is set"),
         (3 * FIRST + 10, "Nothing was tuned: The measurement is not finished"),
         (4 * FIRST, "Nothing was tuned|No variant was better"),
         (6 * FIRST, "better in quality"),  # all three trials fit, and none could be measured again
@@ -448,6 +489,10 @@ def test_seconds_of_earlier_calls_count(embedder: Embedder, tmp_path: Path) -> N
         ({"judge": False}, "Quality cannot be reached without a judge"),
         ({"judge": False, "objectives": ["gated:7"]}, "Quality cannot be reached without a judge"),
         ({"judge": "gpt"}, "There is no judge"),
+        ({"objectives": ["quality", "depth"], "rule": "quality"}, "depth cannot be reached: a Debate has none"),
+        ({"limits": {"tokens": 9}}, "There is no limit of 'tokens': only objectives can be limited"),
+        ({"limits": {"vendi": "many"}}, "A limit of 'many' for vendi is not possible"),
+        ({"only": "draft"}, "The prompt of 'draft' is not tuned"),
         ({"prompts": "magic"}, "how='magic' is not known"),
         ({"prompts": "gepa", "train": TRAIN[:1]}, "One task is too few"),
         ({"prompts": "gepa", "only": "sing"}, "There is no predictor 'sing'"),
@@ -467,6 +512,35 @@ def test_what_cannot_work_is_refused_before_anything_is_spent(
         assert server.count == 0
     assert "\n" not in str(caught.value)
     assert not (out / "sessions").exists()
+
+
+def test_a_program_that_cannot_be_saved_is_refused_before_anything_is_spent(embedder: Embedder) -> None:
+    program = debate(embedder)
+    program.draft.config = {"temperature": 0.1}
+    with model() as (server, _):
+        with pytest.raises(UserError, match="its predictor draft has settings of its own"):
+            compiled(program)
+        assert server.count == 0
+
+
+class Quarrel(Debate):
+    """A user's own kind of debate."""
+
+
+def test_a_class_of_ones_own_is_compiled_and_loads_itself(embedder: Embedder, tmp_path: Path) -> None:
+    own = Quarrel(agents=2, rounds=0, k=1, embedder=embedder)
+    with model(by_steps):
+        better = compiled(own, tmp_path, **STEPS)
+    assert isinstance(better, Quarrel)
+    assert better.compile_report.better
+    other = Quarrel(agents=2, embedder=embedder)
+    other.load(tmp_path)
+    assert int(other.rounds) == 2
+    card = (tmp_path / "card.md").read_text()
+    assert "program = Quarrel(...)" in card
+    assert "salon.load(" not in card.split("## Result")[0].split("```")[1]
+    with pytest.raises(UserError, match="Quarrel"):
+        salon.load(tmp_path)
 
 
 def test_nothing_can_be_compiled_without_an_lm(embedder: Embedder, loopback: LoopbackServer) -> None:

@@ -19,14 +19,12 @@ from salon.optimize.compile_report import (
     Goal,
     HeldOut,
     Measured,
-    ProgramChange,
-    PromptChange,
     Range,
     TaskText,
     Trial,
-    program_change,
 )
 from salon.optimize.compiled_page import PAGE_NAME, write_compiled_page
+from salon.optimize.program_change import ProgramChange, PromptChange, program_change
 
 from salon import OutputError
 from salon.cli import main
@@ -66,8 +64,8 @@ def trials(count: int) -> list[Trial]:
 def hostile(report: Report) -> CompileReport:
     text = HOSTILE
     held = HeldOut(Interval(1, 0, 2, 9), Interval(1, 0, 2, 9), Interval(0, -1, 1, 9), 0.5, 9)
-    prompt = PromptChange(text, text, text + " more", {text: (text, "b")}, [{text: text}], 2)
-    rewritten = PromptChange(text, text, "x", {}, [], 0)
+    prompt = PromptChange(text, text, text + " more", {text: (text, "b")}, [{text: text}], [{"a": "b"}, {"a": "c"}])
+    rewritten = PromptChange(text, text, "x", {}, [])
     values = {text: Measured(1, 0.1, 3), "b": Measured(2, 0.1, 3)}
     return report(
         program=ProgramChange(text, text, {text: text}, {text: [text]}, {text: 1}, {text: 2}, [prompt, rewritten]),

@@ -95,7 +95,7 @@ def test_nothing_to_pick_is_none_and_a_rule_needs_its_objective() -> None:
     assert pick(FRONT, THREE[1:2], "diverse") == 6
 
 
-@given(points_of(["quality", "vendi", "tokens"]), st.sampled_from(RULES))
+@given(points_of(["quality", "vendi", "tokens"]), st.sampled_from(list(RULES)))
 def test_what_is_picked_is_on_the_front(points: list[dict[str, float | None]], rule: str) -> None:
     front = pareto(points, THREE)
     taken = pick(points, THREE, rule)

@@ -39,8 +39,10 @@ with dspy.context(lm=dspy.LM(sys.argv[1], api_base=sys.argv[2], api_key="x", cac
         )
         report = program.compile_report
         mlflow.log_params(report.program.numbers)
-        for name, measured in report.trial(0).objectives.items():
+        for name, measured in report.trial(report.picked).objectives.items():
             mlflow.log_metric(name, measured.value)
+        for name, held in report.held_out.items():
+            mlflow.log_metric(f"{name}_gain", held.difference.value)
         mlflow.log_artifacts("compiled", "compiled")
     mlflow.flush_trace_async_logging()
 (run,) = mlflow.search_runs(output_format="list")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from salon.evals.jobs import JobRow
-from salon.optimize.objectives import OBJECTIVES, gated, objectives_of, paired, pooled, value_of, values_of
+from salon.optimize.objectives import OBJECTIVES, gated, lead_over, objectives_of, pooled, value_of, values_of
 from vendi_score import vendi as reference
 
 from salon.errors import UserError
@@ -114,10 +114,10 @@ def test_measurements_pool_by_query(first: list[float | None], second: list[floa
 
 def test_differences_are_paired_and_know_which_way_is_better() -> None:
     cost, first = OBJECTIVES["tokens"], value_of({"a": 1.0, "b": 5.0, "c": None})
-    found = paired(first, value_of({"a": 2.0, "b": 8.0, "c": 1.0, "d": 1.0}), cost)
+    found = lead_over(first, value_of({"a": 2.0, "b": 8.0, "c": 1.0, "d": 1.0}), cost)
     assert (found.mean, found.n) == (2.0, 2)
     assert found.se == pytest.approx(np.std([1, 3], ddof=1) / sqrt(2))
-    assert paired(first, value_of({"c": 1.0}), cost) == (None, None, 0)
+    assert lead_over(first, value_of({"c": 1.0}), cost) == (None, None, 0)
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ from salon.evals.ledger import Ledger
 from salon.modules import Debate, Embedder
 from salon.modules.budget import Account, Budget, Usage
 from salon.modules.text import tokens
+from salon.optimize.captured import captured_output, writing_to
 from salon.optimize.feedback import feedback, most_alike, shared_words
 from salon.optimize.group_module import bounded
 from salon.optimize.groups import Asked, Group
 from salon.optimize.metric import Aim, Rating, read_rating
 from salon.optimize.optimizers import gepa_metric, least_calls
-from salon.optimize.proposing import Proposer
-from salon.optimize.quiet import quiet, writing_to
+from salon.optimize.proposer import Proposer
 from salon.optimize.single_flight import Halt, SingleFlight, wait_from_thread
 
 from salon import BudgetSpent, UserError
@@ -258,7 +258,7 @@ def test_threads_are_let_go_when_it_is_over() -> None:
 
 def test_only_the_thread_that_asked_for_it_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = sys.stdout, sys.stderr
-    with quiet(tmp_path / "log") as file:
+    with captured_output(tmp_path / "log") as file:
 
         def other() -> None:
             sys.stdout.write("loud ")
@@ -281,7 +281,7 @@ def test_only_the_thread_that_asked_for_it_is_quiet(tmp_path: Path, capsys: pyte
 def test_streams_that_somebody_else_set_are_left_alone() -> None:
     before, mine = sys.stdout, SimpleNamespace(write=lambda _: 0, flush=lambda: None)
     try:
-        with quiet(None):
+        with captured_output(None):
             sys.stdout = mine  # type: ignore[assignment]
         assert sys.stdout is mine
     finally:

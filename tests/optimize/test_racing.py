@@ -31,25 +31,25 @@ def test_blocks_keep_the_queries_in_order(count: int, parts: int) -> None:
 def test_a_trial_that_is_worse_in_everything_is_stopped() -> None:
     front = [values([7.0, 6.5, 7.2, 6.8], [9.0, 9.5, 9.1, 9.0]), values([7.0, 6.5, 7.2, 6.8], [5.0, 5.5, 5.1, 5.0])]
     poor = values([4.0, 3.4, 4.1, 3.9], [7.0, 7.6, 7.1, 7.1])
-    assert hopeless(poor, front, AIMS, looks=2) == 1
-    assert hopeless(poor, front[:1], AIMS, looks=2) is None  # it is cheaper than that one
-    assert hopeless(poor, [], AIMS, looks=2) is None
+    assert hopeless(poor, front, AIMS, looks=2)
+    assert not hopeless(poor, front[:1], AIMS, looks=2)  # it is cheaper than that one
+    assert not hopeless(poor, [], AIMS, looks=2)
 
 
 def test_few_queries_noise_and_equals_stop_nothing() -> None:
     good, poor = values([7, 7, 7, 7], [5, 5, 5, 5]), values([4, 4, 4], [7, 7, 7])
-    assert hopeless(poor, [good], AIMS, looks=1) is None
-    assert hopeless(values([4, 4, 4, None], [7, 7, 7, 7]), [good], AIMS, looks=1) is None
-    assert hopeless(good, [good], AIMS, looks=1) is None
+    assert not hopeless(poor, [good], AIMS, looks=1)
+    assert not hopeless(values([4, 4, 4, None], [7, 7, 7, 7]), [good], AIMS, looks=1)
+    assert not hopeless(good, [good], AIMS, looks=1)
     noisy = values([2, 9, 3, 8], [1, 9, 8, 9])
-    assert hopeless(noisy, [good], AIMS, looks=1) is None
+    assert not hopeless(noisy, [good], AIMS, looks=1)
 
 
 def test_common_seeds_make_small_differences_plain() -> None:
     luck = np.random.default_rng(1).normal(size=12) * 3
     good = values(list(6 + luck), [5.0] * 12)
     poor = values(list(5.5 + luck + 0.05 * np.random.default_rng(2).normal(size=12)), [6.0] * 12)
-    assert hopeless(poor, [good], AIMS, looks=2) == 0
+    assert hopeless(poor, [good], AIMS, looks=2)
 
 
 def test_a_trial_as_good_as_its_rivals_is_stopped_at_most_so_often() -> None:
@@ -60,7 +60,7 @@ def test_a_trial_as_good_as_its_rivals_is_stopped_at_most_so_often() -> None:
         stopped += any(
             hopeless(
                 values(list(own[:n]), [9.0] * n), [values(list(r), [5.0] * 12) for r in rivals], AIMS, looks
-            ) is not None
+            )
             for n in (4, 8)
         )  # fmt: skip
     assert stopped / runs <= RISK

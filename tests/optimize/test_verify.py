@@ -70,9 +70,35 @@ def test_a_loss_and_a_gain_at_once_keep_the_untuned_program() -> None:
     assert (lost.better, "lost quality" in lost.text) == (False, True)
 
 
-def test_two_lucky_tasks_are_no_proof_and_equal_gains_are() -> None:
+def test_two_lucky_tasks_are_no_proof() -> None:
     assert not judged(rows(named(5, 5)), rows(named(6, 5.5))).better
-    assert judged(rows(named(5, 4)), rows(named(6, 5))).better
+
+
+def test_equal_gains_of_rounded_ratings_are_no_proof_unless_they_are_large() -> None:
+    """Two tasks that gain a third of a point each may do so by rounding; four that gain three points do not."""
+    small = judged(rows(named(5, 4)), rows(named(5 + 1 / 3, 4 + 1 / 3)))
+    assert not small.better
+    reach = stats.t.ppf(0.975, 1) * 1 / 6**0.5 / 2**0.5  # of one session's rounding: 1 / sqrt(12), twice
+    low, high = small.held_out["quality"].difference.low, small.held_out["quality"].difference.high
+    assert (low, high) == (pytest.approx(1 / 3 - reach), pytest.approx(1 / 3 + reach))
+    assert judged(rows(named(5, 4, 3, 4)), rows(named(8, 7, 6, 7))).better
+    more_sessions = (
+        judged(rows(named(5, 4)) * 8, [row for _ in range(8) for row in rows(named(6, 5))])
+        .held_out["quality"]
+        .difference
+    )
+    assert more_sessions.high - more_sessions.low == pytest.approx(2 * reach / 8**0.5)
+
+
+def test_of_several_objectives_one_gains_by_a_wider_interval() -> None:
+    """Quality gains at 95 % but not at 97.5 %, which is enough alone and not beside another."""
+    before, after = named(5, 5, 5, 5, 5), named(6.6, 5.5, 5.6, 6.9, 5.4)
+    cost = {f"q{n}": 100 + n for n in range(5)}
+    alone, beside = judged(rows(before), rows(after)), judged(rows(before, cost), rows(after, cost), COSTLY)
+    p = stats.ttest_1samp([a - 5 for a in after.values() if a is not None], 0).pvalue
+    assert 0.025 < p < 0.05
+    assert alone.held_out["quality"].difference == beside.held_out["quality"].difference
+    assert (alone.better, beside.better) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from ..modules.embedding import Embedder
 from ..modules.program import SessionProgram
 from .bench import Bench, Measuring, cost_of
 from .compile_folder import CompileFolder
-from .compile_plan import Plan, Prompts
-from .compile_report import STUDY_NAME
+from .compile_plan import Plan
 from .front import pick
-from .objectives import Objective
-from .prompt_stage import PromptStage
+from .objectives import Objective, values_of
+from .optimizers import Prompts
+from .prompt_stage import PromptStage, spent_before
 from .space import program_key, space_of
-from .study import EXHAUSTED, tune
+from .study import EXHAUSTED, lacking, too_many_failed, tune
 from .trials import Progress, TrialRecord, Tuned
 from .verify import Verdict, verdict_of
 
@@ -101,10 +101,7 @@ class Compiling:
 
     def _measured(self, measuring: Measuring) -> None:
         """Tell of a session, with the cost of all of it."""
-        total = Usage()
-        for bench in (self.verifying, self.bench):
-            total.add(bench.spent)
-        self.tell(replace(measuring, spent=total))
+        self.tell(replace(measuring, spent=Usage.total([self.verifying.spent, self.bench.spent])))
 
     # ---------------------------------------------------------------- the untuned program
 
@@ -113,6 +110,7 @@ class Compiling:
 
         Raises:
             BudgetSpent: If the budget ends before that.
+            RunFailure: If it fails there, or has no value of an objective; nothing could be held against it.
         """
         tasks = f"{len(self.held_out)} held-out task{'' if len(self.held_out) == 1 else 's'}"
         self.tell(f"The untuned program answers {tasks}, {self.groups} times each")
@@ -120,21 +118,25 @@ class Compiling:
             self.before = await self.verifying.measure(self.program, self.held_out, UNTUNED)
             if self.folder.noted(UNTUNED) is None:
                 self.folder.note(UNTUNED, round(self.folder.seconds, 1))
+        values = await asyncio.to_thread(values_of, self.before, self.goals, self.embedder)
+        if why := too_many_failed(self.before) or lacking(values):
+            raise RunFailure("The untuned program cannot be measured", why, "Run it again once it can.")
 
-    def _for_search(self) -> Budget:
-        """Return what the search may spend: all but three times what the untuned program took.
+    def _open(self, bench: Bench, elsewhere: Usage, where: str) -> None:
+        """Let a bench spend what is left of the budget; if nothing is, only what is on disk can be had from it."""
+        left = self.budget.minus(elsewhere)
+        bench.closed = f"the budget is used up, {where}" if left is None else ""
+        bench.purse.budget = left or Budget()
 
-        One third is spent, the rest is set aside: the picked program may take twice as much.
+    def _open_search(self) -> None:
+        """Let the search spend all but what comparisons have cost, and twice what the untuned program took.
 
-        Raises:
-            BudgetSpent: If that leaves nothing.
+        That is set aside: the picked program may take twice as much.
         """
-        first = cost_of(*self.before)
-        thrice = Usage()
-        for _ in range(3):
-            thrice.add(first)
-        thrice.seconds = 2 * float(self.folder.noted(UNTUNED))  # the clock, which runs on, has the third one
-        return _rest(self.budget, thrice, _ASIDE)
+        aside = Usage.total([self.verifying.spent, *([cost_of(*self.before)] * 2)])
+        aside.seconds = 2 * float(self.folder.noted(UNTUNED))  # what it took is on the clock, which runs on
+        self.bench.spent.add(spent_before(self.folder))
+        self._open(self.bench, aside, "but for what is set aside for the last comparison.")
 
     # ---------------------------------------------------------------- the search
 
@@ -148,7 +150,7 @@ class Compiling:
             RunFailure: If no variant succeeds.
         """
         try:
-            self.bench.purse.budget = self._for_search()
+            self._open_search()
             await self._searched()
         except (CallFailure, LogError):
             raise
@@ -183,7 +185,7 @@ class Compiling:
             self.folder, place, self.plan, self.train, self.goals, self.judge, self.groups, self.seed, self.bench,
             self.tell,
         )  # fmt: skip
-        better = await self.tuning.run(self.program, how, picked.record.number, picked.record.numbers)
+        better = await self.tuning.run(self.program, how, picked.record.numbers)
         self.stopped = self.tuning.stopped
         return better
 
@@ -199,13 +201,15 @@ class Compiling:
             space=space_of(program, include=self.plan.include, ranges=self.plan.ranges),
             sampler=self.plan.sampler,
             seed=self.seed,
-            storage=self.plan.storage or self.folder.root / STUDY_NAME,
+            storage=self.plan.storage,
             name=f"{type(program).__name__} {label} {self.folder.key[:6]}-{program_key(program)[:6]}",
             workers=self.plan.workers,
+            limits=self.plan.limits,
             tell=self._told,
         )
         if found.stopped and found.stopped != EXHAUSTED:
             self.stopped = self.stopped or f"{found.stopped} {_ASIDE}"
+        self.stopped = self.stopped or found.unfinished
         self.stages = [stage for stage in self.stages if stage[1] != label] + [(found, label)]
 
     def _told(self, progress: Progress) -> None:
@@ -215,13 +219,18 @@ class Compiling:
     # ---------------------------------------------------------------- the result
 
     def everything(self) -> list[Found]:
-        """Return all programs that were tried, copies left out."""
-        return [
-            Found(record, tuned.program_of(record), label)
+        """Return all programs that were tried, the untuned one first; of those tried again, the last trial."""
+        found = {
+            (label, record.key): Found(record, tuned.program_of(record), label)
             for tuned, label in self.stages
             for record in tuned.trials
             if record.copy_of is None and record.state != "running"
-        ]
+        }
+        return sorted(found.values(), key=lambda one: not self.is_untuned(one))
+
+    def is_untuned(self, found: Found) -> bool:
+        """Return whether a program is the untuned one."""
+        return found.record.untuned and found.prompts == DEFAULT
 
     def able(self) -> list[Found]:
         """Return the programs that may win: those measured again, unless the search ended before it came to that."""
@@ -246,32 +255,20 @@ class Compiling:
     async def _verified(self, picked: Found | None) -> Verdict:
         if picked is None:
             return Verdict({}, False, f"Nothing was tuned: {self.stopped or 'no variant has all values'}")
-        if picked.record.untuned and picked.prompts == DEFAULT:
+        if self.is_untuned(picked):
             why = f" ({self.stopped})" if self.stopped else ""
             return Verdict({}, False, f"No variant was better than the untuned program, which is kept{why}.")
-        self.tell(f"The picked program, trial {picked.record.number}, answers the held-out tasks")
+        self.tell("The picked program answers the held-out tasks")
+        self._open(self.verifying, replace(self.bench.spent, seconds=0.0), "the search took it.")
         try:
-            self.verifying.purse.budget = _rest(
-                self.budget, replace(self.bench.spent, seconds=0.0), "The search took it."
-            )
             after = await self.verifying.measure(picked.program, self.held_out, picked.record.place)
         except BudgetSpent as error:
-            text = f"The picked program could not be held against the untuned one, which is kept: {error}"
-            return Verdict({}, False, text)
+            return _undecided(str(error))
+        if why := too_many_failed(after):
+            return _undecided(why)
         return await asyncio.to_thread(verdict_of, self.before, after, self.goals, self.embedder, self.seed)
 
 
-def _rest(budget: Budget, spent: Usage, where: str) -> Budget:
-    """Return what is left of a budget.
-
-    Raises:
-        BudgetSpent: If nothing is left.
-    """
-    if why := budget.refusal(spent, Usage(calls=1)):
-        raise BudgetSpent("The search cannot go on", why, where)
-    return Budget(
-        usd=None if budget.usd is None else budget.usd - spent.usd,
-        tokens=None if budget.tokens is None else budget.tokens - spent.tokens,
-        seconds=None if budget.seconds is None else budget.seconds - spent.seconds,
-        calls=None if budget.calls is None else budget.calls - spent.calls,
-    )
+def _undecided(why: str) -> Verdict:
+    text = f"The picked program could not be held against the untuned one, which is kept: {why}"
+    return Verdict({}, False, text)

@@ -11,7 +11,7 @@ from .trials import State, TrialRecord
 
 __all__ = ["again_name", "excess_of", "measurements", "record_of"]
 
-_STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "stopped", "FAIL": "failed"}
+_STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 Measured = Mapping[str, Mapping[str, float | None]]  # by objective and query
 
 
@@ -73,6 +73,7 @@ def record_of(
         key=own.get("key", ""),
         untuned=bool(own.get("untuned")),
         copy_of=own.get("copy_of"),
+        retried="retried" in own,
         sessions=told.get("sessions", 0),
         failed=told.get("failed", 0),
         seconds=told.get("seconds", 0.0),

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["quiet", "writing_to"]
+__all__ = ["captured_output", "writing_to"]
 
 _FILE: ContextVar[TextIO | None] = ContextVar("salon_optimizer_log", default=None)
 
@@ -39,7 +39,7 @@ class _Routed:
 
 
 @contextmanager
-def quiet(log: Path | None) -> Iterator[TextIO]:
+def captured_output(log: Path | None) -> Iterator[TextIO]:
     """Make standard output and error such that ``writing_to`` can turn them away, and yield the file for it.
 
     Optuna's level of logging, which MIPROv2 lowers for good, is what it was afterwards.
