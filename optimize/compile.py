@@ -61,8 +61,8 @@ async def acompile(
     trainset: Benchmark | Sequence[Any],
     valset: Benchmark | Sequence[Any],
     objectives: Sequence[str | Objective] = ("quality", "vendi"),
-    *,
     trials: int = 30,
+    *,
     prompts: Prompts | None = None,
     seed: int = 0,
     budget: Budget | None = None,
@@ -188,10 +188,11 @@ def compile(
     trainset: Benchmark | Sequence[Any],
     valset: Benchmark | Sequence[Any],
     objectives: Sequence[str | Objective] = ("quality", "vendi"),
+    trials: int = 30,
     **settings: Any,
 ) -> SessionProgram:
     """Do as ``acompile``, for callers without an event loop and for those inside one."""
-    return run_sync(acompile(program, trainset, valset, objectives, **settings))
+    return run_sync(acompile(program, trainset, valset, objectives, trials, **settings))
 
 
 def _rubric(trainset: Any) -> Rubric:
