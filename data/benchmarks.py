@@ -220,7 +220,7 @@ def _table(name: str, recipe: Recipe, data: str | Path | None, task_column: str 
     place = name if recipe is OWN else recipe.home if data is None else data
     if place is None:
         why = f"no revision of {recipe.about} is known to hold it"
-        raise UserError(f"{name} needs a file", why, "Give it: data=FILE, or data=hub:OWNER/NAME@REVISION.")
+        raise UserError(f"{name} needs a file", why, "Give it with data (--data): a FILE, or hub:OWNER/NAME@REVISION.")
     wanted = [task_column] if task_column else list(recipe.columns)
     if str(place).startswith(HUB):
         needed = [*wanted, *recipe.ids, *recipe.conditions, *(recipe.keep or ())]

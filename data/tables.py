@@ -131,7 +131,7 @@ def read_hub(reference: str, keep: Collection[str] | None = None) -> Table:
             rows += data.select_columns(columns or data.column_names)
     except Exception as error:  # what is raised depends on the hub, the network and the kind of the files
         why = f"{type(error).__name__}: {error}"[:300]
-        raise UserError(f"{reference} cannot be loaded", why, "Give a local file of it: data=FILE.") from error
+        raise UserError(f"{reference} cannot be loaded", why, "Give a local file of it with data (--data).") from error
     return _table(Source(reference.split("@")[0], revision=revision), *keyed(rows))
 
 

@@ -37,7 +37,7 @@ from salon.errors import UserError
 from ..data.benchmarks import Benchmark, load_benchmark
 from ..data.rubrics import Rubric
 from ..modules.budget import Account, Budget, Usage
-from ..modules.program import run_sync
+from ..modules.program import synchronous
 from .conditions import check_whole
 from .engine import JOBS_PER_CALL, Engine, LocalEngine, Todo, book
 from .jobs import JobFile, JobKey, JobRow, jobs_of, read_rows
@@ -118,7 +118,7 @@ async def aevaluate(
     out: str | Path | None = None,
     queries: int | None = None,
     runs: int = 5,
-    groups: int = 5,
+    groups: int | None = None,
     judge: Any = None,
     drawn: int | None = None,
     compare: int = 1,
@@ -143,7 +143,8 @@ async def aevaluate(
             is taken from DSPy's cache, where it would cost nothing.
         queries: Tasks, drawn by the seed; all if not given.
         runs: Answers of each method to each query.
-        groups: Answers whose diversity is measured together (G): runs 1 to G of a query, then the next G.
+        groups: Answers whose diversity is measured together (G): runs 1 to G of a query, then the next G. By
+            default 5, or all runs if there are fewer.
         judge: An LM, or several for a panel; None for DSPy's current LM, False for no judge.
         drawn: Judges drawn from a panel for each answer; all if not given.
         compare: Runs of each query in which all methods are compared in pairs.
@@ -164,6 +165,7 @@ async def aevaluate(
         OutputError: If the folder holds another evaluation, or cannot be written.
         CallFailure: If no call can succeed (model name, key).
     """
+    groups = min(5, runs) if groups is None and isinstance(runs, int) else groups
     for name, value in (("runs", runs), ("groups", groups), ("max_concurrency", max_concurrency)):
         check_whole(name, value, 1)
     check_whole("compare", compare, 0)
@@ -216,9 +218,7 @@ async def aevaluate(
     return results
 
 
-def evaluate(methods: Any, benchmark: Benchmark | str | Path = "topics", **arguments: Any) -> Results:
-    """Do as ``aevaluate``, for callers without an event loop and for those inside one."""
-    return run_sync(aevaluate(methods, benchmark, **arguments))
+evaluate = synchronous("evaluate", aevaluate)
 
 
 def judge_with(rubric: Rubric, judge: Any, drawn: int | None, seed: int) -> RubricJudge | None:

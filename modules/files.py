@@ -81,7 +81,7 @@ def markdown(text: str) -> str:
 
 def cost_line(usage: Usage) -> str:
     """Return calls, tokens, cost and time in one line."""
-    if usage.unpriced >= usage.calls:
+    if usage.unpriced >= usage.calls or (usage.unpriced and not usage.usd):  # what is known is free, as from a cache
         price = "price unknown" if usage.calls else "no cost"
     else:
         price = f"${usage.usd:.4f}" + (f" and {usage.unpriced} calls of unknown price" if usage.unpriced else "")

@@ -16,8 +16,9 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import dspy
 
@@ -47,9 +48,10 @@ from .saving import (
 from .session import Session, Status
 from .text import excerpt
 
-__all__ = ["PROGRAM_NAME", "SessionProgram", "read_program", "run_sync"]
+__all__ = ["PROGRAM_NAME", "SessionProgram", "read_program", "run_sync", "synchronous"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class SessionProgram(dspy.Module):
@@ -391,6 +393,17 @@ class SessionProgram(dspy.Module):
             },
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+
+
+def synchronous(name: str, work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Return a coroutine function as a function of another name, for callers with and without an event loop."""
+
+    @wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_sync(work(*args, **kwargs))
+
+    run.__name__ = run.__qualname__ = name
+    return run
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

@@ -6,6 +6,7 @@ headings, links, HTML or table cells.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -36,7 +37,7 @@ _LONGEST = 160
 
 
 def card_markdown(report: CompileReport, folder: str = "FOLDER") -> str:
-    """Return the card, with the call of the program in a folder."""
+    """Return the card, with the call of the program in a folder; ``FOLDER`` stands for its own."""
     program = report.program
     lines = [f"# A compiled {markdown(program.name)}", "", markdown(report.verdict) or "No verdict.", ""]
     lines += [_what(report), ""]
@@ -45,7 +46,7 @@ def card_markdown(report: CompileReport, folder: str = "FOLDER") -> str:
         ("Result on held-out tasks", _held_out(report)),
         ("What was changed", _changes(report)),
         ("How it was found", _search(report)),
-        ("The Pareto front", _front(report)),
+        ("The front, and the untuned program", _front(report)),
         ("Data", _data(report)),
         ("Models and versions", _models(report)),
         ("Cost", _cost(report)),
@@ -86,7 +87,7 @@ def call_of(report: CompileReport, folder: str = "FOLDER") -> list[str]:
         "import dspy, salon",
         "",
         *([f"program = salon.load({folder!r})"] if name in PROGRAMS else own),
-        "with dspy.context(lm=salon.lm()):  # or an LM for each role: program.lms = {...}",
+        f"with dspy.context(lm={_lm(report)}):  # or an LM for each role: program.lms = {{...}}",
         f'    result = program({report.program.input}="...")',
         "print(result.answer)",
     ]
@@ -98,7 +99,19 @@ def intervals_note(report: CompileReport) -> str:
     level = f"{100 * gain_level(max(len(report.objectives), 1)):.4g} %"
     gains = f" With {len(report.objectives)} objectives one gains by its interval at {level} (Bonferroni)."
     note = f"Means over tasks with {LEVEL:.0%} intervals, by the bootstrap; of paired differences Student's."
-    return f"{note}{gains if several else ''} p by sign flips."
+    tasks = max((held.n for held in report.held_out.values()), default=0)
+    few = f", which cannot be below {2 / 2**tasks:.2g} with {tasks} tasks: the intervals decide"
+    return f"{note}{gains if several else ''} p by sign flips{few if 1 < tasks < FEW else ''}."
+
+
+def _lm(report: CompileReport) -> str:
+    """Return the Python of the LM that it was tuned for."""
+    name = report.models.get("participant", "")
+    return (
+        f"salon.lm({name!r})"
+        if re.fullmatch(r"[\w./:@-]+", name) and not name.startswith("embedded/")
+        else "salon.lm()"
+    )
 
 
 def outcome(report: CompileReport) -> str:
@@ -153,6 +166,9 @@ def _held_out(report: CompileReport) -> list[str]:
         for name, held in report.held_out.items()
     ]
     lines = _table(("objective", "tuned", "untuned", "tuned - untuned", "p", "tasks"), rows)
+    picked = report.trial(report.picked) if report.picked is not None else None
+    values = ", ".join(f"{markdown(name)} {number(value)}" for name, value in picked.values.items()) if picked else ""
+    lines += ["", f"Tuned is trial {picked.number} ({values})."] if picked else []
     lines += ["", intervals_note(report)]
     fewest = min(held.n for held in report.held_out.values())
     if fewest < FEW:
@@ -198,7 +214,8 @@ def _search(report: CompileReport) -> list[str]:
     told = [f"- {count} × {markdown(excerpt(why, _LONGEST))}" for why, count in reasons.most_common(10)]
     lines += ["", *told] if told else []
     lines += ["", f"Rule of choice: {markdown(report.rule)}."]
-    for name, about in (("importance", "What each number does"), ("history", "Trial by trial")):
+    shown = (("importance", "What each number does"),) if len(report.of_state("complete")) >= FEW else ()
+    for name, about in (*shown, ("history", "Trial by trial")):
         lines += ["", f"![{about}]({PLOTS_FOLDER}/{name}.png)"]
     return lines
 
@@ -250,8 +267,9 @@ def _tasks(tasks: Sequence[TaskText]) -> list[str]:
 
 
 def _models(report: CompileReport) -> list[str]:
-    lines = [f"- {markdown(role)}: {markdown(model)}" for role, model in report.models.items()]
+    lines = [f"- as {markdown(role)} in sessions: {markdown(model)}" for role, model in report.models.items()]
     lines += [f"- answers rated by: {_joined(report.judges) or 'none'}"]
+    lines += [f"- by the rubric {markdown(report.rubric)}"] if report.rubric else []
     packages = _joined(f"{name} {version}" for name, version in report.packages.items())
     return [*lines, "", f"Packages: {packages or 'not recorded'}."]
 

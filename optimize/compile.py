@@ -30,7 +30,7 @@ from ..data.rubrics import RUBRICS, Rubric
 from ..evals.conditions import check_whole
 from ..evals.runner import judge_with
 from ..modules.budget import Budget
-from ..modules.program import SessionProgram, run_sync
+from ..modules.program import SessionProgram, synchronous
 from .artifact import write_artifact
 from .compile_checks import (
     check_answerable,
@@ -44,7 +44,8 @@ from .compile_checks import (
 from .compile_folder import CompileFolder
 from .compile_plan import Plan
 from .compile_stages import Compiling, Tell
-from .front import DEFAULT_RULE, pick
+from .compiled_page import write_compiled_page
+from .front import default_rule, pick
 from .objectives import Objective, objectives_of
 from .optimizers import Prompts
 from .reporting import front_programs, report_of
@@ -69,7 +70,7 @@ async def acompile(
     groups: int = 3,
     judge: Any = None,
     rubric: Rubric | None = None,
-    rule: str = DEFAULT_RULE,
+    rule: str | None = None,
     sampler: Sampler = "tpe",
     include: Sequence[str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -98,7 +99,8 @@ async def acompile(
         groups: Sessions on each task (G), whose answers are one set.
         judge: An LM, or several for a panel; None for DSPy's current LM; False for no judge.
         rubric: What answers are rated on; by default that of the benchmark, else ``ideas``.
-        rule: Which program of the front to pick: ``diverse``, ``quality``, ``balanced`` or ``cheapest``.
+        rule: Which program of the front to pick: ``diverse``, ``quality``, ``balanced`` or ``cheapest``; by default
+            the first of these that the objectives say.
         sampler: Who suggests numbers: ``tpe``, ``nsga2``, ``gp``, ``random`` or ``grid``.
         include: Names of the numbers to tune; by default those that the program says.
         ranges: Ranges of numbers, by name, in place of the program's own.
@@ -129,6 +131,7 @@ async def acompile(
     check_apart(train, held_out)
     check_answerable(program, [*train, *held_out])
     goals = objectives_of([objectives] if isinstance(objectives, str | Objective) else objectives, groups)
+    rule = rule or default_rule(goals)
     pick([], goals, rule)  # refuses a rule that the objectives do not fit
     check_limits(limits or {}, goals)
     check_process(program, goals)
@@ -169,6 +172,7 @@ async def acompile(
         report = report_of(compiling, picked, verdict, kept, trainset)
         async with compiling.folder.alone(tell):
             await asyncio.to_thread(write_artifact, root, kept, report, front_programs(compiling))
+            await asyncio.to_thread(write_compiled_page, root)
     kept.compile_report = report
     return kept
 
@@ -183,16 +187,7 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
         yield Path(place)
 
 
-def compile(
-    program: SessionProgram,
-    trainset: Benchmark | Sequence[Any],
-    valset: Benchmark | Sequence[Any],
-    objectives: Sequence[str | Objective] = ("quality", "vendi"),
-    trials: int = 30,
-    **settings: Any,
-) -> SessionProgram:
-    """Do as ``acompile``, for callers without an event loop and for those inside one."""
-    return run_sync(acompile(program, trainset, valset, objectives, trials, **settings))
+compile = synchronous("compile", acompile)
 
 
 def _rubric(trainset: Any) -> Rubric:

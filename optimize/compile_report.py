@@ -145,6 +145,7 @@ class CompileReport:
         seed: Seed of the search and of the sessions.
         models: LM of each role.
         judges: LMs that rated answers.
+        rubric: What they rated, in words.
         packages: Versions.
         objectives: What was optimized, in the order in which it is told.
         space: The search space, by tunable.
@@ -189,6 +190,7 @@ class CompileReport:
     started: str
     limits: list[str]
     search: str = ""
+    rubric: str = ""
     storage: str = STUDY_NAME
     stopped: str = ""
     version: Literal[1] = VERSION

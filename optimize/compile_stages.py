@@ -205,16 +205,20 @@ class Compiling:
             name=f"{type(program).__name__} {label} {self.folder.key[:6]}-{program_key(program)[:6]}",
             workers=self.plan.workers,
             limits=self.plan.limits,
-            tell=self._told,
+            tell=lambda progress: self._told(progress, label),
         )
-        if found.stopped and found.stopped != EXHAUSTED:
+        if found.stopped == EXHAUSTED:
+            self.tell(f"The numbers make {len({record.key for record in found.trials})} programs, and all were tried")
+        elif found.stopped:
             self.stopped = self.stopped or f"{found.stopped} {_ASIDE}"
         self.stopped = self.stopped or found.unfinished
         self.stages = [stage for stage in self.stages if stage[1] != label] + [(found, label)]
 
-    def _told(self, progress: Progress) -> None:
+    def _told(self, progress: Progress, label: str) -> None:
+        """Tell of a trial, counted over all studies."""
         self.folder.note()
-        self.tell(progress)
+        before = sum(found.prompts != label for found in self.everything())
+        self.tell(replace(progress, before=before, done=before + progress.done, trials=self.plan.trials))
 
     # ---------------------------------------------------------------- the result
 
@@ -252,9 +256,15 @@ class Compiling:
         kept = picked.program if picked is not None and verdict.better else self.program.changed()
         return picked, verdict, kept
 
+    def _none_able(self) -> str:
+        """Return why no program may win."""
+        passing = [found.record for found in self.everything() if found.record.state == "complete"]
+        reasons = "; ".join(dict.fromkeys(record.reason for record in passing[:3]))
+        return f"no variant keeps the limits: {reasons}" if passing else "no variant has all values"
+
     async def _verified(self, picked: Found | None) -> Verdict:
         if picked is None:
-            return Verdict({}, False, f"Nothing was tuned: {self.stopped or 'no variant has all values'}")
+            return Verdict({}, False, f"Nothing was tuned: {self.stopped or self._none_able()}")
         if self.is_untuned(picked):
             why = f" ({self.stopped})" if self.stopped else ""
             return Verdict({}, False, f"No variant was better than the untuned program, which is kept{why}.")

@@ -116,7 +116,7 @@ def _glance(report: CompileReport) -> list[tuple[str, str]]:
 
 def _cost(total: Usage) -> tuple[str, str]:
     """Return the cost as a figure, and what it counts."""
-    if total.unpriced >= total.calls:
+    if total.unpriced >= total.calls or (total.unpriced and not total.usd):
         return "unknown" if total.calls else "none", "cost"
     left_out = f", {total.unpriced:,} calls of unknown price left out" if total.unpriced else ""
     return f"${total.usd:.2f}", f"cost{left_out}"
@@ -149,7 +149,7 @@ def _front(report: CompileReport, across: Goal, up: Goal) -> Markup:
             continue
         left, low = (_reach(m) if kind in _REACHING else None for m in (x, y))
         dots.append(charts.Dot(f"{kind} {trial.number}", x.value, y.value, left, low, kind, kind in _LABELLED))
-    note = "Each mark is a trial, its mean over tasks; bars are one standard error."
+    note = "Each mark is a trial, its mean over tasks; the bars of picked and untuned are one standard error."
     if missing:
         note += f" {missing} complete trials lack a value."
     title = f"{up.name} against {across.name}"

@@ -8,7 +8,7 @@ Rules to pick one program of a front:
 
 | rule | takes |
 |---|---|
-| ``diverse`` | the most diverse within 1 % of the best quality (the default) |
+| ``diverse`` | the most diverse within 1 % of the best quality (the default where diversity is an objective) |
 | ``quality`` | the best quality |
 | ``balanced`` | the knee: closest to the best of everything, each objective scaled from 0 to 1 over the front |
 | ``cheapest`` | the least cost |
@@ -27,7 +27,7 @@ from salon.errors import UserError
 
 from .objectives import Kind, Objective
 
-__all__ = ["DEFAULT_RULE", "RULES", "dominates", "hypervolume", "pareto", "pick"]
+__all__ = ["DEFAULT_RULE", "RULES", "default_rule", "dominates", "hypervolume", "pareto", "pick"]
 
 Point: TypeAlias = Mapping[str, float | None]
 RULES = {
@@ -38,6 +38,7 @@ RULES = {
 }
 """Rules to pick by, each in words."""
 DEFAULT_RULE = "diverse"
+_NEEDED: dict[str, Kind] = {"diverse": "diversity", "quality": "quality", "cheapest": "cost"}
 _WITHIN = 0.01
 
 
@@ -87,6 +88,12 @@ def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], refere
     return area
 
 
+def default_rule(objectives: Sequence[Objective]) -> str:
+    """Return the first rule that the objectives say: ``diverse``, ``quality``, ``cheapest``, else ``balanced``."""
+    said = (rule for rule, kind in _NEEDED.items() if _first(kind, objectives) is not None)
+    return next(said, "balanced")
+
+
 def pick(points: Sequence[Point], objectives: Sequence[Objective], rule: str = DEFAULT_RULE) -> int | None:
     """Return the position of the point to take, by a rule; None if there is none to take.
 
@@ -95,10 +102,8 @@ def pick(points: Sequence[Point], objectives: Sequence[Objective], rule: str = D
     """
     if rule not in RULES:
         raise UserError(f"There is no rule {rule!r} to pick by", todo=f"Give one of {', '.join(RULES)}.")
-    needed: dict[str, list[Kind]] = {"diverse": ["diversity"], "quality": ["quality"], "cheapest": ["cost"]}
-    lacking = [kind for kind in needed.get(rule, []) if _first(kind, objectives) is None]
-    if lacking:
-        raise UserError(f"{rule!r} picks by {lacking[0]}", "no objective says it", "Pick by another rule.")
+    if (needed := _NEEDED.get(rule)) is not None and _first(needed, objectives) is None:
+        raise UserError(f"{rule!r} picks by {needed}", "no objective says it", "Pick by another rule.")
     front = pareto(points, objectives)
     scores = _scores(points, objectives)
     if not front:

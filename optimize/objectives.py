@@ -61,7 +61,7 @@ class Objective:
         kind: What it says: ``quality``, ``diversity``, ``cost`` or the ``process`` of a session.
         needs: What a query must have for a value.
         threshold: Quality that an answer must reach to count, where one must.
-        step: What the values of single sessions are rounded to, such as whole points; 0 where they are not.
+        step: What the values of single sessions are rounded to at most, such as whole points; 0 where they are not.
     """
 
     name: str

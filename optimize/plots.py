@@ -115,7 +115,7 @@ def _front(figure: Any, report: CompileReport) -> None:
     for at, (across, up) in enumerate(pairs, 1):
         axes = figure.add_subplot(1, len(pairs), at, xlabel=_label(across), ylabel=_label(up))
         for kind, style in _STYLES.items():
-            drawn = [trial for trial, own in known if own == kind]
+            drawn = [trial for trial, own in known if own == kind and _point(trial, across, up) is not None]
             points = [p for trial in drawn if (p := _point(trial, across, up)) is not None]
             if not points:
                 continue
@@ -123,8 +123,11 @@ def _front(figure: Any, report: CompileReport) -> None:
             axes.scatter(x, y, label=kind, zorder=3, **style)
             if kind != "other trial":
                 axes.errorbar(x, y, y_error, x_error, fmt="none", ecolor=style["color"], elinewidth=0.9, alpha=0.7)
+            for trial, px, py in zip(drawn, x, y, strict=True):
+                if kind != "other trial":
+                    axes.annotate(str(trial.number), (px, py), (5, 5), textcoords="offset points", fontsize="x-small")
         if axes.collections:
-            axes.legend(frameon=False, fontsize="x-small")
+            axes.legend(frameon=False, fontsize="x-small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
         axes.grid(visible=True, linewidth=0.4, alpha=0.5)
 
 
@@ -144,7 +147,9 @@ def _importance(figure: Any, report: CompileReport) -> None:
         return
     figure.set_size_inches(4.0 * len(found), 1.2 + 0.28 * max(map(len, found.values())))
     for at, (objective, rows) in enumerate(found.items(), 1):
-        axes = figure.add_subplot(1, len(found), at, title=clean(objective)[:40], xlabel="Spearman's rho", xlim=(-1, 1))
+        axes = figure.add_subplot(
+            1, len(found), at, title=clean(objective)[:40], xlabel="Spearman's rho, 95 % interval", xlim=(-1, 1)
+        )
         names = list(rows)[::-1]
         values = [rows[name].r or 0.0 for name in names]
         ends = [(rows[name].low, rows[name].high) for name in names]
@@ -166,5 +171,6 @@ def _history(figure: Any, report: CompileReport) -> None:
         axes = figure.add_subplot(1, len(courses), at, xlabel="trial", ylabel=_label(objective))
         axes.scatter(*zip(*course.points, strict=True), s=14, color="#8a9099", label="trial")
         axes.step(*zip(*course.best, strict=True), where="post", color="#1f5fc4", label="best so far")
-        axes.legend(frameon=False, fontsize="x-small")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(frameon=False, fontsize="x-small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         axes.grid(visible=True, linewidth=0.4, alpha=0.5)

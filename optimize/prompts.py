@@ -257,7 +257,7 @@ def _tuned(program: SessionProgram, only: str | None, calls: Sequence[Asked]) ->
 
 def _outcome(result: PromptsTuned) -> str:
     if result.score_before is None:
-        return "The untuned program was not measured to the end; it is kept."
+        return "The program was not measured to the end: its prompts stay as they are."
     if not result.improved:
-        return f"No better prompts were found: the untuned program is kept, with {result.score_before:.3f}."
-    return f"The score went from {result.score_before:.3f} to {result.score_after:.3f}."
+        return f"No better prompts were found: they stay as they are (score {result.score_before:.3f} of 1)."
+    return f"Better prompts were found: the score went from {result.score_before:.3f} to {result.score_after:.3f} of 1."

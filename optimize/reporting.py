@@ -75,8 +75,9 @@ def report_of(
         usage=_usage(compiling),
         seconds=round(compiling.folder.seconds, 1),
         started=compiling.folder.started,
-        limits=_limits(compiling),
+        limits=_limits(compiling, bool(verdict.held_out)),
         search=_search(compiling, len(everything)),
+        rubric=_rubric(compiling),
         storage=plan.storage or STUDY_NAME,
         stopped=compiling.stopped,
     )
@@ -158,11 +159,19 @@ def _usage(compiling: Compiling) -> dict[str, Usage]:
     return parts
 
 
-def _limits(compiling: Compiling) -> list[str]:
+def _rubric(compiling: Compiling) -> str:
+    if compiling.judge is None:
+        return ""
+    rubric = compiling.judge.rubric
+    names = ", ".join(dimension.name for dimension in rubric.dimensions)
+    return f"{rubric.name} ({names}), each 1 to 10; quality is their mean"
+
+
+def _limits(compiling: Compiling, compared: bool) -> list[str]:
     told = [
         f"It was tuned on {_tasks(compiling.train)} with {compiling.groups} session"
-        f"{'' if compiling.groups == 1 else 's'} each, and is to be held against the untuned program on "
-        f"{_tasks(compiling.held_out)}; of other models and other kinds of tasks nothing is known.",
+        f"{'' if compiling.groups == 1 else 's'} each, and {'' if compared else 'not '}held against the untuned "
+        f"program on {_tasks(compiling.held_out)}; of other models and other kinds of tasks nothing is known.",
     ]
     if compiling.judge is not None:
         told.append("Quality is what the judges say: it compares programs under one judge, and is no level to quote.")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from ..modules.program import SessionProgram
 from ..modules.streams import stream
 from .objectives import Objective, Value
 from .samplers import Sampler, check_sampler, drawn, next_of_grid, sampler_of
-from .space import Dimension, program_key, with_values
+from .space import Dimension, program_key, tunables, with_values
 from .storage import open_storage, quiet_optuna
 from .trial_records import again_name, excess_of, measurements, record_of
 from .trials import State, TrialRecord
@@ -229,6 +229,8 @@ class Search:
         program = with_values(self.program, numbers)
         key = program_key(program)
         trial.set_user_attr("key", key)
+        own = tunables(program)  # what others bound is bounded
+        trial.set_user_attr("numbers", {name: own[name].value for name in numbers})
         return Taken(trial.number, numbers, program, key, trial)
 
     def _earlier(self, taken: Taken) -> Any:
@@ -298,7 +300,9 @@ class Search:
         """Return all trials that have begun, by number, with all their measurements pooled."""
         attrs = self.study.user_attrs
         trials = {t.number: t for t in self._trials() if t.state.name != "WAITING"}
-        return [self._record(trial, trials, attrs) for trial in trials.values()]
+        records = [self._record(trial, trials, attrs) for trial in trials.values()]
+        ranks = {key: rank for rank, key in enumerate(dict.fromkeys(record.key for record in records))}
+        return [replace(record, rank=ranks[record.key]) for record in records]
 
     def _record(self, trial: Any, trials: Mapping[int, Any], attrs: Mapping[str, Any]) -> TrialRecord:
         source = trials[trial.user_attrs["copy_of"]] if "copy_of" in trial.user_attrs else trial

@@ -177,7 +177,8 @@ def check_limits(limits: Mapping[str, float], objectives: Sequence[Objective]) -
     names = [objective.name for objective in objectives]
     for name, bound in limits.items():
         if name not in names:
-            raise UserError(f"There is no limit of {name!r}", "only objectives can be limited", f"{', '.join(names)}.")
+            why = f"only objectives can be limited, and they are {', '.join(names)}"
+            raise UserError(f"There is no limit of {name!r}", why, "Add it to the objectives.")
         if isinstance(bound, bool) or not isinstance(bound, int | float):
             raise UserError(f"A limit of {bound!r} for {name} is not possible", "a number is needed")
 

@@ -64,7 +64,7 @@ def record_of(
     own, told = trial.user_attrs, source.user_attrs.get("found", {})
     return TrialRecord(
         number=trial.number,
-        numbers={name: space[name].tidy(value) for name, value in trial.params.items()},
+        numbers={name: space[name].tidy(value) for name, value in own.get("numbers", trial.params).items()},
         state=_STATES.get(source.state.name, "running"),
         values=values,
         measured=len(found),

@@ -65,6 +65,7 @@ class TrialRecord:
         untuned: Whether it is the untuned program.
         copy_of: Number of the earlier trial of the same program, whose values it has; None for one of its own.
         retried: Whether it tries a program again whose trial failed.
+        rank: The number of its program in the study, in the order of their first trials; 0 is the untuned one.
         sessions: Sessions held.
         failed: Sessions of these that failed.
         seconds: Wall time of its measurement.
@@ -81,6 +82,7 @@ class TrialRecord:
     untuned: bool = False
     copy_of: int | None = None
     retried: bool = False
+    rank: int = 0
     sessions: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -105,19 +107,21 @@ class Progress:
         done: Programs whose trials ended.
         trials: How many there will be.
         front: The front so far.
+        before: Programs of earlier studies of the same compile.
     """
 
     record: TrialRecord
     done: int
     trials: int
     front: list[TrialRecord]
+    before: int = 0
 
     def __str__(self) -> str:
         values = ", ".join(f"{name} {value}" for name, value in self.record.values.items())
         told = self.record.reason if self.record.state != "complete" else values
         state = "measured again" if self.record.measured > 1 else self.record.state
         far = f"{self.done} of {self.trials} done, {len(self.front)} on the front"
-        return f"Trial {self.record.number}: {state}, {told}; {far}"
+        return f"Trial {self.before + self.record.rank}: {state}, {told}; {far}"
 
 
 @dataclass(frozen=True)

@@ -88,13 +88,13 @@ def _told(gained: Sequence[str], lost: Sequence[str], found: dict[str, HeldOut])
     if gained and lost:
         text = f"The tuned program gained {_listed(gained)} and lost {_listed(lost)} on held-out tasks."
     elif gained:
-        rest = ", and surely worse in nothing" if len(found) > len(gained) else ""
+        rest = ", and no loss was shown" if len(found) > len(gained) else ""
         text = f"On held-out tasks the tuned program is better in {_listed(gained)}{rest}."
         few = f" They are few ({queries}): take it as a sign, not a finding."
     elif lost:
         text = f"The tuned program lost {_listed(lost)} on held-out tasks."
     else:
-        text = "No difference from the untuned program is sure on held-out tasks."
+        text = "No difference from the untuned program was shown on held-out tasks."
         few = few if queries else " No task has a value of both."
     kept = "" if gained and not lost else " The untuned one is kept."
     return text + (few if queries < FEW else "") + kept

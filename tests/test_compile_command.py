@@ -352,11 +352,15 @@ def test_two_processes_share_the_work(typed: Typed, stepped: LoopbackServer, tmp
     assert cards[0] == cards[1]
 
 
-def test_ctrl_c_leaves_a_folder_and_the_command_to_go_on(typed: Typed, stepped: LoopbackServer, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_folder_and_the_command_to_go_on(
+    typed: Typed, stepped: LoopbackServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     process = Process(stepped, (*STEPS, "--trials", "3", "--out", str(out)), tmp_path / "run")
     process.until(lambda: any(out.glob(PHASES["trials"])) and stepped.count > 18, signal.SIGINT)
     assert process.ended() == 130
+    assert main(["report", str(out)]) == 2
+    assert "has a compile that is not finished" in capsys.readouterr().err
     last = process.errors.read_text().splitlines()[-1]
     assert last.startswith(f"Stopped. What is done is in {out}. Go on with: salon compile ")
     assert KEY not in last

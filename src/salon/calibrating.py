@@ -7,6 +7,7 @@ import asyncio
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from salon.errors import UserError
 from salon.running import budget, default_folder, make_models, write_progress
@@ -19,7 +20,7 @@ def calibrate(options: argparse.Namespace) -> int:
     from salon.data.labels import load_labels
     from salon.data.rubrics import load_rubric
     from salon.evals.calibration import calibrate as held_against
-    from salon.evals.calibration import calibration_markdown
+    from salon.evals.calibration import calibration_markdown, draw_labels
     from salon.evals.judges import RubricJudge
     from salon.evaluating import concurrency, judges_of, role_names
 
@@ -28,6 +29,8 @@ def calibrate(options: argparse.Namespace) -> int:
         raise UserError("There are no labels to calibrate against", todo=todo)
     labels, rubric = load_labels(options.labels), load_rubric(options.rubric or "macgyver")
     names = role_names(options)
+    if options.dry_run:
+        return _dry_run(options, draw_labels(labels, options.limit, options.seed or 0), names)
     judge = RubricJudge(rubric, judges_of(options, make_models({"judge": names["judge"]}, options)))
     folder = Path(options.out) if options.out else default_folder(f"calibration {Path(options.labels).stem}")
     with write_progress() as tell:
@@ -45,4 +48,14 @@ def calibrate(options: argparse.Namespace) -> int:
             )
         )
     print(json.dumps(asdict(found)) if options.json else calibration_markdown(found))
+    return 0
+
+
+def _dry_run(options: argparse.Namespace, labels: Any, names: dict[str, str]) -> int:
+    """Print what the judgements are expected to take; nothing is spent."""
+    from salon.estimate import judging
+
+    judges = options.judge or [names["judge"]]
+    expected = judging(judges[0]) * (len(labels) * len(judges))
+    print(f"Expected: {len(labels)} solutions. {str(expected).capitalize()}. Nothing was spent.")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +21,9 @@ __all__ = ["CompileView"]
 class CompileView:
     """Shows how far a compile is; called with a line of text, the progress of a study, or of a measurement."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, first: Sequence[str] = ()) -> None:
+        """Make a view; ``first`` are lines to print once something is done, which refusals come before."""
+        self._first = list(first)
         self._console, self._started = console, time.monotonic()
         self._live: Live | None = None
         self._progress: Any = None
@@ -42,6 +45,8 @@ class CompileView:
 
     def __call__(self, told: Any) -> None:
         """Show what is told; sessions are shown on a terminal alone."""
+        while self._first:
+            self._console.print(self._first.pop(0), highlight=False, soft_wrap=True, markup=False)
         if isinstance(told, Measuring):
             self._measuring = told
             return
@@ -71,5 +76,5 @@ def _table(progress: Any) -> Table:
         table.add_column(column, justify="left" if column == "numbers" else "right")
     for record in progress.front:
         numbers = ", ".join(f"{name} {value:g}" for name, value in record.numbers.items())
-        table.add_row(str(record.number), *(str(record.values[name]) for name in names), numbers)
+        table.add_row(str(progress.before + record.rank), *(str(record.values[name]) for name in names), numbers)
     return table

@@ -34,10 +34,10 @@ def command(options: argparse.Namespace) -> int:
     program.lms = {**named, **program.lms}
     folder = Path(options.out) if options.out else _default_folder(options, program)
     console = stderr_console()
-    console.print(f"The compile is in {folder}; the same command goes on with it", highlight=False, soft_wrap=True)
+    first = [f"The compile is in {folder}; the same command goes on with it"]
     judges = judges_of(options, lms)
     if judges is not False and not options.judge:
-        console.print(OWN_JUDGE, style="dim", highlight=False, soft_wrap=True)
+        first.append(OWN_JUDGE)
     work = acompile(
         program,
         train,
@@ -57,7 +57,7 @@ def command(options: argparse.Namespace) -> int:
         storage=options.storage,
         workers=options.workers,
         max_concurrency=concurrency(options, names),
-        tell=(view := CompileView(console)),
+        tell=(view := CompileView(console, first)),
         limits=_bounds(options),
         **searched,
     )
@@ -87,13 +87,12 @@ def _report(options: argparse.Namespace, folder: Path) -> int:
     """Print what came of it, write the page, and return the exit code."""
     from salon.optimize.artifact import read_report, report_json
     from salon.optimize.card import card_markdown
-    from salon.optimize.compiled_page import write_compiled_page
+    from salon.optimize.compiled_page import PAGE_NAME
     from salon.view import stderr_console
 
     report, console = read_report(folder), stderr_console()
     print(report_json(report) if options.json else card_markdown(report, str(folder)))
-    page = write_compiled_page(folder)
-    told = [f"Page: {page}. Program: salon.load({str(folder)!r})"]
+    told = [f"Page: {folder / PAGE_NAME}. Program: salon.load({str(folder)!r})"]
     if report.stopped:
         told.append(f"Cut short: {report.stopped} The same command with larger limits goes on.")
     for line in told:
@@ -186,13 +185,13 @@ def _dry_run(
     from salon.evals.methods import ProgramMethod
     from salon.optimize.compile_checks import check_process
     from salon.optimize.compile_plan import most_groups
-    from salon.optimize.front import pick
+    from salon.optimize.front import default_rule, pick
     from salon.optimize.objectives import objectives_of
     from salon.optimize.space import size, space_of
     from salon.optimize.study import check_limits
 
     goals = objectives_of(_objectives(options), options.groups)
-    pick([], goals, options.pick)  # these refuse what is not possible
+    pick([], goals, options.pick or default_rule(goals))  # these refuse what is not possible
     check_limits(_bounds(options), goals)
     check_process(program, goals)
     space = space_of(program, **searched)

@@ -137,7 +137,8 @@ def add_compile(commands: Commands) -> None:
     command.add_argument(
         "program",
         metavar="PROGRAM",
-        help="roundtable, debate, yes-and, with settings as in debate(agents=3,rounds=1), or a folder of a saved one",
+        help="roundtable, debate, yes-and or a baseline, with settings as in debate(agents=3,rounds=1), or a folder of "
+        "a saved one",
     )
     data = command.add_argument_group("data")
     _bench_options(data)
@@ -169,7 +170,8 @@ def add_compile(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="O=VALUE",
-        help="the most of a cost, or the least of a gain, that a winner may have, e.g. tokens=20000; may be repeated",
+        help="the most of a cost, or the least of a gain, that a winner may have, for what is among the --objectives, "
+        "e.g. --objectives quality,vendi,tokens --limit tokens=20000; may be repeated",
     )
     search.add_argument(
         "--sampler", choices=("tpe", "nsga2", "gp", "random", "grid"), default="tpe", help="of the numbers (tpe)"
@@ -177,8 +179,8 @@ def add_compile(commands: Commands) -> None:
     search.add_argument(
         "--pick",
         choices=("diverse", "quality", "balanced", "cheapest"),
-        default="diverse",
-        help="which of the front: the most diverse within 1%% of the best quality, the best, the knee, the cheapest",
+        help="which of the front: the most diverse within 1%% of the best quality, the best, the knee, the cheapest "
+        "(the first that the objectives say)",
     )
     search.add_argument("--workers", type=int, default=1, metavar="N", help="trials under way at once (1)")
     search.add_argument("--storage", metavar="URL", help="Optuna storage that several machines share (DIR/study.log)")

@@ -16,6 +16,7 @@ def command(options: argparse.Namespace) -> int:
     from salon.evals.evaluation_folder import is_evaluation
     from salon.evals.report import REPORT_NAME
     from salon.optimize.artifact import is_compiled
+    from salon.optimize.compile_folder import FOLDER_NAME
 
     folders = [Path(folder) for folder in options.folders]
     place = Path(options.out) if options.out else (folders[0] if len(folders) == 1 else Path()) / REPORT_NAME
@@ -24,6 +25,10 @@ def command(options: argparse.Namespace) -> int:
     for kind, found in (("an evaluation", evaluations), ("a compiled program", compiled)):
         if found and len(folders) > 1:
             raise UserError(f"{found[0]} is {kind}", "its report is a page of its own", "Give it alone.")
+    for folder in folders:
+        if (folder / FOLDER_NAME).exists() and folder not in compiled:
+            todo = "Go on with it first: the same command as before."
+            raise UserError(f"{folder} has a compile that is not finished", "there is no result yet", todo)
     if compiled:
         _of_compile(compiled[0], place)
     elif evaluations:

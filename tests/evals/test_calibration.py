@@ -24,6 +24,7 @@ from salon.evals.judges import RubricJudge
 from salon.evals.ordering import ordering
 from scipy import stats
 
+from salon.cli import main
 from salon.errors import UserError
 from salon.testing import ChatRequest, Fault, LoopbackServer
 
@@ -210,3 +211,22 @@ def test_its_rows_tell_the_diagnostics_as_much(labelled: Callable[..., Any]) -> 
     known = {("people", row["id"], 1): row["score"] for row in found.rows}
     (check,) = diagnose(rows, labels=known).judges
     assert check.labels == found.mean.ranks
+
+
+def test_on_the_command_line_a_dry_run_spends_nothing_and_the_rest_is_a_table(
+    labelled: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelled(*ROWS)
+    monkeypatch.chdir(tmp_path)
+    with LoopbackServer(reply=knowing) as server:
+        words = ["eval", "calibrate", "--labels", "labels.json", "--limit", "6", "--api-key", "x"]
+        words += ["--lm", f"openai/{server.model}", "--api-base", server.base_url]
+        assert main([*words, "--dry-run"]) == 0
+        told = capsys.readouterr().out
+        assert server.count == 0
+        assert not (tmp_path / "salon-runs").exists()
+        assert told.startswith("Expected: 6 solutions. About 6 calls, ")
+        assert "Nothing was spent." in told
+        assert main(words) == 0
+        assert server.count == 6
+    assert "| mean |" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -345,6 +346,14 @@ def test_a_damaged_record_is_one_line(loopback: LoopbackServer, tmp_path: Path) 
         (tmp_path / RECORD_NAME).write_text(damaged)
         with pytest.raises(LogError, match=re.escape(RECORD_NAME)):
             run(loopback, tmp_path, "direct", queries=1, runs=1)
+
+
+def test_few_runs_are_one_group_by_default(loopback: LoopbackServer) -> None:
+    results = run(loopback, None, "direct", runs=2, groups=None)
+    assert set(results.groups["query"]) == set(results.queries["query"])
+    assert results.groups["vendi"].notna().all()
+    assert inspect.signature(evaluate) == inspect.signature(aevaluate)
+    assert "groups: Answers whose diversity" in (evaluate.__doc__ or "")
 
 
 # ---------------------------------------------------------------- killed

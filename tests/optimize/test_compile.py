@@ -23,6 +23,7 @@ from salon.optimize.compile_checks import tasks_of
 from salon.optimize.compile_report import CompileReport
 from salon.optimize.objectives import OBJECTIVES, Objective
 from salon.optimize.program_change import program_change
+from salon.optimize.trials import Progress
 
 import salon
 from salon import Budget, BudgetSpent, CallFailure, OutputError, RunFailure, UserError
@@ -305,6 +306,36 @@ def test_each_program_of_the_front_can_be_loaded(embedder: Embedder, tmp_path: P
         assert {folder.name for folder in (tmp_path / "front").iterdir()} == names
 
 
+def test_where_every_variant_passes_the_limit_that_is_told(embedder: Embedder, tmp_path: Path) -> None:
+    goals = {**STEPS, "objectives": ["quality", "tokens"], "limits": {"tokens": 1}}
+    with model(by_steps):
+        report = compiled(debate(embedder), tmp_path, **goals).compile_report
+    assert report.verdict.startswith("Nothing was tuned: no variant keeps the limits: tokens of ")
+    assert "passes the limit of 1" in report.verdict
+    assert (report.picked, report.better) == (None, False)
+
+
+def test_the_log_counts_trials_as_the_card_does(embedder: Embedder, tmp_path: Path) -> None:
+    """Copies of programs and a second study around new prompts do not shift the numbers."""
+    lines: list[Any] = []
+    goals: dict[str, Any] = {"objectives": ["quality"], "trials": 4, "prompts": "bootstrap", "only": "draft"}
+    with model(by_signs):
+        report = compiled(
+            debate(embedder, agents=3, rounds=1), tmp_path, **goals, include=["k", "temperature"], tell=lines.append
+        ).compile_report
+    told = [line for line in lines if isinstance(line, Progress)]
+    assert {line.trials for line in told} == {4}
+    assert told[-1].done == 4
+    for line in told:
+        number = line.before + line.record.rank
+        assert str(line).startswith(f"Trial {number}: ")
+        assert report.trials[number].number == number
+        assert report.trials[number].values == dict(line.record.numbers)  # as the program has them: k is at most 2
+        assert report.trials[number].prompts == ("default" if number < 2 else "bootstrap")
+    assert (tmp_path / "report.html").exists()
+    assert "by the rubric ideas (" in (tmp_path / "card.md").read_text()
+
+
 def test_a_limit_keeps_what_passes_it_from_winning(embedder: Embedder, tmp_path: Path) -> None:
     goals = {**STEPS, "objectives": ["quality", "tokens"], "groups": 1}
     with model(by_steps):
@@ -474,7 +505,7 @@ def test_seconds_of_earlier_calls_count(embedder: Embedder, tmp_path: Path) -> N
         ({"objectives": ["vendi", "vendi"]}, "are not possible"),
         ({"rule": "luckiest"}, "There is no rule 'luckiest'"),
         ({"rule": "cheapest"}, "'cheapest' picks by cost"),
-        ({"objectives": "quality"}, "'diverse' picks by diversity"),
+        ({"objectives": "quality", "rule": "diverse"}, "'diverse' picks by diversity"),
         ({"sampler": "oracle"}, "There is no sampler 'oracle'"),
         ({"include": ["luck"]}, "There is no number 'luck'"),
         ({"ranges": {"k": (3, 1)}}, "k cannot be searched"),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from salon.optimize.front import RULES, dominates, hypervolume, pareto, pick
-from salon.optimize.objectives import OBJECTIVES
+from salon.optimize.front import RULES, default_rule, dominates, hypervolume, pareto, pick
+from salon.optimize.objectives import OBJECTIVES, objectives_of
 
 from salon.errors import UserError
 
@@ -20,6 +20,14 @@ _COORDINATE = st.one_of(st.none(), st.integers(0, 6).map(float))
 
 def points_of(names: list[str]) -> Any:
     return st.lists(st.fixed_dictionaries(dict.fromkeys(names, _COORDINATE)), max_size=9)
+
+
+def test_the_default_rule_is_the_first_that_the_objectives_say() -> None:
+    for names, rule in (
+        (["quality", "vendi", "tokens"], "diverse"), (["vendi"], "diverse"), (["quality", "tokens"], "quality"),
+        (["tokens"], "cheapest"), (["depth", "balance"], "balanced"),
+    ):  # fmt: skip
+        assert default_rule(objectives_of(names, 3)) == rule
 
 
 @given(points_of(["quality", "vendi", "tokens"]))

@@ -65,7 +65,7 @@ def test_a_loss_and_a_gain_at_once_keep_the_untuned_program() -> None:
     cheaper = judged(rows(quality, dearer), rows(quality, cost), COSTLY)
     assert cheaper.better
     assert cheaper.held_out["tokens"].difference.value == pytest.approx(-51.5)
-    assert "better in tokens, and surely worse in nothing" in cheaper.text
+    assert "better in tokens, and no loss was shown" in cheaper.text
     lost = judged(rows(better), rows(quality))
     assert (lost.better, "lost quality" in lost.text) == (False, True)
 
