@@ -83,14 +83,15 @@ def _read_back(program: SessionProgram, place: Path) -> SessionProgram:
 
 
 def write_front(place: Path, programs: Mapping[int, SessionProgram]) -> None:
-    """Write programs, each into a folder named by its trial; others that an earlier call wrote go.
+    """Write programs, each into a folder named by its trial; numbered folders of an earlier call go.
 
     Raises:
         OutputError: If a file cannot be written.
     """
     try:
-        if place.exists():
-            shutil.rmtree(place)
+        for folder in place.iterdir() if place.is_dir() else ():
+            if folder.name.isdecimal() and not folder.is_symlink():
+                shutil.rmtree(folder)
     except OSError as error:
         raise OutputError(f"{place} cannot be written", error.strerror or str(error)) from error
     for number, program in programs.items():

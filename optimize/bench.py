@@ -114,7 +114,14 @@ class Bench:
         """Return where the sessions of a variant are."""
         return self.out / place / f"seeds-{fresh}"
 
-    async def measure(self, program: SessionProgram, tasks: Sequence[Task], place: str, fresh: int = 0) -> list[JobRow]:
+    async def measure(
+        self,
+        program: SessionProgram,
+        tasks: Sequence[Task],
+        place: str,
+        fresh: int = 0,
+        enough: Callable[[list[JobRow]], bool] = lambda _: False,
+    ) -> list[JobRow]:
         """Return the rows of all sessions of a program on some tasks: run by run, task by task.
 
         Args:
@@ -122,6 +129,8 @@ class Bench:
             tasks: The tasks.
             place: Name of the variant's folder; another variant needs another.
             fresh: 0 for the seeds that all variants share; another number for other seeds.
+            enough: Says of the rows of an earlier call whether they will do, though some failed; otherwise those are
+                done again.
 
         Raises:
             BudgetSpent: If the budget ends before all is measured; what was made is kept.
@@ -133,6 +142,11 @@ class Bench:
         jobs = jobs_of([_METHOD], tasks, self.groups, seed)
         rows = read_rows(root)
         todo = []
+        there = [rows[job.key] for job in jobs if job.key in rows and not _cut_short(rows[job.key])]
+        if len(there) == len(jobs) and enough(there):
+            for known in there:
+                self._book(root, known)
+            return there
         for job in jobs:
             row = rows.get(job.key)
             if row is None or not row.finished or (self.judge is not None and not row.ratings):
@@ -169,6 +183,11 @@ class Bench:
 
     def _unbook(self, root: Path, key: JobKey) -> None:
         self.purse.spent = self.purse.spent.minus(self._booked.pop((root, key), Usage()))
+
+
+def _cut_short(row: JobRow) -> bool:
+    """Return whether a budget, and no failure, kept a session or a rating from its end."""
+    return row.reason.startswith("cut short") or any("is used up" in str(r["error"]) for r in row.ratings)
 
 
 def cost_of(*rows: JobRow) -> Usage:

@@ -46,7 +46,7 @@ from .compile_plan import Plan
 from .compile_stages import Compiling, Tell
 from .compiled_page import write_compiled_page
 from .front import default_rule, pick
-from .objectives import Objective, objectives_of
+from .objectives import Objective, needs_ratings, objectives_of
 from .optimizers import Prompts
 from .reporting import front_programs, report_of
 from .samplers import Sampler, check_sampler
@@ -126,7 +126,7 @@ async def acompile(
         RunFailure: If no variant succeeds.
     """
     check_kinds(program, budget, trials=trials, groups=groups, max_concurrency=max_concurrency, workers=workers)
-    check_whole("seed", seed)
+    check_whole("seed", seed, 0)
     train, held_out = tasks_of(trainset, "trainset"), tasks_of(valset, "valset")
     check_apart(train, held_out)
     check_answerable(program, [*train, *held_out])
@@ -136,7 +136,7 @@ async def acompile(
     check_limits(limits or {}, goals)
     check_process(program, goals)
     panel = judge_with(rubric or _rubric(trainset), judge, None, seed)
-    if panel is None and any(goal.name == "quality" or goal.threshold is not None for goal in goals):
+    if panel is None and needs_ratings(goals):
         raise UserError("Quality cannot be reached without a judge", todo="Give a judge, or other objectives.")
     space = space_of(program, include=include, ranges=ranges)
     check_sampler(sampler, space)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from salon.errors import BudgetSpent, CallFailure, LogError, RunFailure
 
 from ..data.benchmarks import Task
+from ..evals.jobs import JobRow
 from ..evals.judges import RubricJudge
 from ..modules.budget import Budget, Usage
 from ..modules.embedding import Embedder
@@ -18,7 +19,7 @@ from .bench import Bench, Measuring, cost_of
 from .compile_folder import CompileFolder
 from .compile_plan import Plan
 from .front import pick
-from .objectives import Objective, values_of
+from .objectives import Objective, needs_ratings, values_of
 from .optimizers import Prompts
 from .prompt_stage import PromptStage, spent_before
 from .space import program_key, space_of
@@ -115,12 +116,18 @@ class Compiling:
         tasks = f"{len(self.held_out)} held-out task{'' if len(self.held_out) == 1 else 's'}"
         self.tell(f"The untuned program answers {tasks}, {self.groups} times each")
         async with self.folder.alone(self.tell):
-            self.before = await self.verifying.measure(self.program, self.held_out, UNTUNED)
+            self.before = await self.verifying.measure(self.program, self.held_out, UNTUNED, enough=self._enough)
             if self.folder.noted(UNTUNED) is None:
                 self.folder.note(UNTUNED, round(self.folder.seconds, 1))
         values = await asyncio.to_thread(values_of, self.before, self.goals, self.embedder)
-        if why := too_many_failed(self.before) or lacking(values):
+        if why := self._faulty(self.before) or lacking(values):
             raise RunFailure("The untuned program cannot be measured", why, "Run it again once it can.")
+
+    def _faulty(self, rows: Sequence[JobRow]) -> str:
+        return too_many_failed(rows, needs_ratings(self.goals))
+
+    def _enough(self, rows: Sequence[JobRow]) -> bool:
+        return not self._faulty(rows)
 
     def _open(self, bench: Bench, elsewhere: Usage, where: str) -> None:
         """Let a bench spend what is left of the budget; if nothing is, only what is on disk can be had from it."""
@@ -218,7 +225,8 @@ class Compiling:
         """Tell of a trial, counted over all studies."""
         self.folder.note()
         before = sum(found.prompts != label for found in self.everything())
-        self.tell(replace(progress, before=before, done=before + progress.done, trials=self.plan.trials))
+        done = before + progress.done
+        self.tell(replace(progress, before=before, done=done, trials=max(self.plan.trials, done)))
 
     # ---------------------------------------------------------------- the result
 
@@ -271,10 +279,11 @@ class Compiling:
         self.tell("The picked program answers the held-out tasks")
         self._open(self.verifying, replace(self.bench.spent, seconds=0.0), "the search took it.")
         try:
-            after = await self.verifying.measure(picked.program, self.held_out, picked.record.place)
+            place = picked.record.place
+            after = await self.verifying.measure(picked.program, self.held_out, place, enough=self._enough)
         except BudgetSpent as error:
             return _undecided(str(error))
-        if why := too_many_failed(after):
+        if why := self._faulty(after):
             return _undecided(why)
         return await asyncio.to_thread(verdict_of, self.before, after, self.goals, self.embedder, self.seed)
 

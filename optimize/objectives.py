@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple, TypeAlias
 
-from salon.errors import UserError
+from salon.errors import SalonError, UserError
 
 from ..evals.jobs import JobRow
 from ..modules.diversity import div_bleu, pairwise_distance, vendi
@@ -35,6 +35,7 @@ __all__ = [
     "Value",
     "gated",
     "lead_over",
+    "needs_ratings",
     "objectives_of",
     "pooled",
     "value_of",
@@ -253,13 +254,40 @@ def values_of(rows: Rows, objectives: Iterable[Objective], embedder: Embedder) -
         rows: All rows of each query: one for each of its G sessions, failed ones included.
         objectives: What to measure.
         embedder: Embeds the answers.
+
+    Raises:
+        UserError: If an objective of one's own fails, or gives something that is no finite number.
     """
     sets: dict[str, list[JobRow]] = {}
     for row in rows:
         sets.setdefault(row.query, []).append(row)
     return {
-        o.name: value_of({query: o.of(part, embedder) for query, part in sets.items()}, o.needs) for o in objectives
+        o.name: value_of({query: _of(o, part, embedder) for query, part in sets.items()}, o.needs) for o in objectives
     }
+
+
+def _of(objective: Objective, rows: Rows, embedder: Embedder) -> float | None:
+    """Return the value of one query.
+
+    Raises:
+        UserError: If an objective of one's own fails, or gives something that is no finite number.
+    """
+    try:
+        found = objective.of(rows, embedder)
+        value = None if found is None else float(found)
+    except SalonError:
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UserError(f"The objective {objective.name} cannot be computed", why[:200]) from error
+    if isinstance(found, str | bool) or (value is not None and not isfinite(value)):
+        raise UserError(f"The objective {objective.name} cannot be computed", f"it gave {found!r}"[:200])
+    return value
+
+
+def needs_ratings(objectives: Iterable[Objective]) -> bool:
+    """Return whether one of some objectives is nothing without the ratings of answers."""
+    return any(objective.kind == "quality" or objective.threshold is not None for objective in objectives)
 
 
 def pooled(values: Sequence[Value]) -> Value:

@@ -155,6 +155,7 @@ def _gepa(course: Course) -> dict[str, Any]:
         "parents": found.parents,
         "best_by_objective": found.objective_pareto_front,
         "metric_calls": found.total_metric_calls,
+        "proposals": proposer.asked,
         "proposals_without_answer": proposer.failed,
     }
 
@@ -197,7 +198,7 @@ def _mipro(course: Course) -> dict[str, Any]:
     )
     trials = max((course.max_metric_calls - len(valset) - len(trainset)) // len(valset), 1)
     optimizer.compile(course.module, trainset=trainset, valset=valset, num_trials=trials, minibatch=False)
-    return {"trials": trials, "proposals_without_answer": proposer.failed}
+    return {"trials": trials, "proposals": proposer.asked, "proposals_without_answer": proposer.failed}
 
 
 def _bootstrap(course: Course) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from salon.errors import LMSetupError, OutputError, UserError
 
@@ -32,10 +33,21 @@ MOST_FAILED = 0.5  # of the sessions; bad prompts may fail some, an outage fails
 _NOTED = "prompts"
 
 
+def _trouble(tuned: PromptsTuned) -> str:
+    """Return why a tuning says nothing of the prompts; empty if it does."""
+    if tuned.failed >= MOST_FAILED * max(tuned.sessions, 1):
+        return f"{tuned.failed} of {tuned.sessions} sessions failed"
+    if tuned.score_before is None:
+        return "The program was not measured"
+    written = tuned.details.get(tuned.how, {})
+    asked, failed = written.get("proposals", 0), len(written.get("proposals_without_answer", ()))
+    return f"{failed} of {asked} new prompts were not written" if failed and failed >= MOST_FAILED * asked else ""
+
+
 def spent_before(folder: CompileFolder) -> Usage:
-    """Return what a tuning of prompts that was concluded in an earlier call cost, its ratings included."""
+    """Return what a tuning of prompts in earlier calls cost, its ratings included, as far as that was written down."""
     noted = folder.noted(_NOTED) or {}
-    return Usage.total(Usage(**noted[part]) for part in ("spent", "judging") if part in noted)
+    return Usage.total(Usage(**noted[part]) for part in ("spent", "judging", "interrupted") if part in noted)
 
 
 @dataclass
@@ -56,6 +68,7 @@ class PromptStage:
         spent: What it cost, its sessions included, its ratings not.
         judging: What rating its sessions cost.
         stopped: Why it ended before its time.
+        unrated: That judges rated too few answers to go by.
     """
 
     folder: CompileFolder
@@ -71,6 +84,7 @@ class PromptStage:
     spent: Usage = field(default_factory=Usage)
     judging: Usage = field(default_factory=Usage)
     stopped: str = ""
+    unrated: str = ""
 
     async def run(self, program: SessionProgram, how: Prompts, numbers: Mapping[str, float]) -> SessionProgram | None:
         """Return a program with better prompts, or None if none were found.
@@ -85,39 +99,52 @@ class PromptStage:
             noted = {"numbers": dict(numbers)}
             self.folder.note(_NOTED, noted)
         base = with_values(program, noted["numbers"])
-        if "spent" not in noted:
-            if self.bench.closed:
-                self.stopped = f"Prompts were not tuned: {self.bench.closed}"
-                return None
-            self.tell(f"Tuning prompts with {how}, from the program picked so far")
-            before = replace(self.bench.spent)
-            try:
-                tuned = await self._tuned(base, how)
-            except (OutputError, LMSetupError):
-                raise
-            except UserError as error:  # the one predictor to tune is never asked with these numbers
-                self.stopped = str(error)
-                self.spent = self.bench.spent.minus(before).minus(self.judging)
-                return None
-            if tuned.reason != "complete":
-                self.stopped = tuned.reason
-                return None
-            if tuned.failed >= MOST_FAILED * max(tuned.sessions, 1):
-                why = f"{tuned.failed} of {tuned.sessions} sessions failed while prompts were tuned"
-                self.stopped = f"{why}: nothing was learnt from them. The same command tries them again."
-                return None
-            noted |= {"state": tuned.program.dump_state() if tuned.improved else None}
-            noted |= {"scores": [tuned.score_before, tuned.score_after]}
-            noted |= {"spent": asdict(self.spent), "judging": asdict(self.judging)}
-            self.folder.note(_NOTED, noted)
-        else:
+        if "spent" in noted:
             self.tell(f"Prompts were tuned with {how} before")
             self.spent, self.judging = Usage(**noted["spent"]), Usage(**noted["judging"])
+        elif self.bench.closed:
+            self.stopped = f"Prompts were not tuned: {self.bench.closed}"
+            return None
+        elif (concluded := await self._concluded(base, how, noted)) is not None:
+            noted |= concluded
+        else:
+            return None
         if noted["state"] is None:
             return None
         better = base.changed()
         better.load_state(noted["state"])
         return better
+
+    async def _concluded(self, base: SessionProgram, how: Prompts, noted: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what came of tuning, written down; None if it was cut short, in which case its cost is."""
+        self.tell(f"Tuning prompts with {how}, from the program picked so far")
+        if "interrupted" in noted:  # sessions that are taken from the folder are booked again
+            self.bench.purse.spent = self.bench.spent.minus(Usage(**noted["interrupted"]))
+        before, found = replace(self.bench.spent), None
+        try:
+            tuned = await self._tuned(base, how)
+            trouble = self.unrated or _trouble(tuned)
+            if tuned.reason != "complete":
+                self.stopped = tuned.reason
+            elif trouble:
+                self.stopped = f"{trouble} while prompts were tuned: nothing was learnt. The same command tries again."
+            else:
+                found = {
+                    "state": tuned.program.dump_state() if tuned.improved else None,
+                    "scores": [tuned.score_before, tuned.score_after],
+                    "spent": asdict(self.spent),
+                    "judging": asdict(self.judging),
+                }
+        except (OutputError, LMSetupError):
+            raise
+        except UserError as error:  # the one predictor to tune is never asked with these numbers
+            self.stopped = str(error)
+            self.spent = self.bench.spent.minus(before).minus(self.judging)
+        finally:
+            cost = replace(self.bench.spent.minus(before), seconds=0.0)
+            kept = {"numbers": noted["numbers"], **(found or {"interrupted": asdict(cost)})}
+            self.folder.note(_NOTED, kept)
+        return found
 
     async def _tuned(self, base: SessionProgram, how: Prompts) -> PromptsTuned:
         learnt, chosen_by = halves(self.train)
@@ -147,4 +174,7 @@ class PromptStage:
                 self.spent = tuned.spent
             finally:
                 self.judging = rate.spent
+            answers, unrated = rate.answers
+            if self.judge is not None and unrated and unrated >= MOST_FAILED * answers:
+                self.unrated = f"{unrated} of {answers} answers were not rated"
         return tuned

@@ -72,6 +72,11 @@ class Proposer:
         ]
         return await self._asked(name, instruction, shown, MEND)
 
+    @property
+    def asked(self) -> int:
+        """How many instructions were asked for."""
+        return sum(self._counts.values())
+
     async def fresh(
         self, name: str, instruction: str, demos: Sequence[Mapping[str, Any]], tasks: Sequence[str], count: int
     ) -> list[str]:

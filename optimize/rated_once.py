@@ -64,6 +64,12 @@ class RatedOnce:
             self._ledger.__exit__(kind, error, trace)
 
     @property
+    def answers(self) -> tuple[int, int]:
+        """How many answers were to be rated, and how many of them no judge rated."""
+        done = [task for task in self._known.values() if task.done() and not task.cancelled() and not task.exception()]
+        return len(done), sum(all(rated.value is None for rated in task.result()) for task in done)
+
+    @property
     def spent(self) -> Usage:
         """What all ratings cost, those of earlier runs included."""
         return self._ledger.spent if self._ledger is not None else Usage()

@@ -28,6 +28,7 @@ from .compile_report import (
 from .compile_stages import Compiling, Found
 from .front import RULES, pareto
 from .program_change import program_change
+from .prompt_stage import spent_before
 from .space import tunables
 from .storage import STUDY_NAME
 from .trials import TrialRecord
@@ -156,6 +157,8 @@ def _usage(compiling: Compiling) -> dict[str, Usage]:
     if compiling.tuning is not None:
         judge.add(compiling.tuning.judging)
         parts["tuning of prompts"] = compiling.tuning.spent
+    elif compiling.plan.prompts and (before := spent_before(compiling.folder)).calls:
+        parts["tuning of prompts"] = before
     return parts
 
 

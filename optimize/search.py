@@ -9,8 +9,9 @@ Every worker of a study, in this process or another, takes its next trial under 
    tried before cost nothing: its values are copied into a finished trial of their own, so that the sampler knows,
    and others are suggested. After ``COPIES`` copies in a row a program that is new is drawn at random.
 
-A program whose trials all failed may be tried again, as what failed may have passed, and counts once. Where many
-failed in a row (``retry``), the next call tries all of them first; and where the untuned program failed, that.
+A program whose trials all failed may be tried again, as what failed may have passed, and counts once. Failures are
+the programs' own once something succeeded after them (``settle``); until then they may be those of an outage, and the
+next call tries them first. So it does with the untuned program, if it failed, and with what another limit pruned.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,6 @@ __all__ = ["COPIES", "Search", "Taken"]
 COPIES = 10
 _ORPHAN_SECONDS = 60.0
 _COUNTING = ("RUNNING", "COMPLETE", "PRUNED")
-_RETRY = "retry/"
 
 
 @dataclass
@@ -145,12 +146,11 @@ class Search:
         mine = [t for t in trials.values() if t.user_attrs.get("untuned")]
         if all(trial.state.name == "FAIL" for trial in mine):
             self.study.enqueue_trial(self._untuned, user_attrs={"untuned": True})
-        for attr, state in self.study.user_attrs.items():
-            if attr.startswith(_RETRY) and state == "due":
-                self.study.set_user_attr(attr, "done")
-                failed = trials[int(attr.removeprefix(_RETRY))]
-                if not failed.user_attrs.get("untuned"):
-                    self.study.enqueue_trial(failed.params, user_attrs={"retried": failed.number})
+        waiting = {t.user_attrs.get("retried") for t in trials.values() if t.state.name == "WAITING"}
+        stale = [t.number for t in trials.values() if self._stale(t) and self._earlier_of(t.user_attrs["key"]) is None]
+        for number in [*self._unsettled(), *stale]:
+            if number not in waiting and not trials[number].user_attrs.get("untuned"):
+                self.study.enqueue_trial(trials[number].params, user_attrs={"retried": number})
 
     def __enter__(self) -> Search:
         return self
@@ -235,8 +235,17 @@ class Search:
 
     def _earlier(self, taken: Taken) -> Any:
         """Return the earlier trial of the same program that counts; None if there is none, or all failed."""
-        before = (t for t in self._trials() if t.number < taken.number and "copy_of" not in t.user_attrs)
-        return next((t for t in before if t.user_attrs.get("key") == taken.key and t.state.name in _COUNTING), None)
+        return self._earlier_of(taken.key, taken.number)
+
+    def _earlier_of(self, key: str, before: float = inf) -> Any:
+        able = (t for t in self._trials() if t.state.name in _COUNTING and "copy_of" not in t.user_attrs)
+        same = (t for t in able if t.number < before and t.user_attrs.get("key") == key and not self._stale(t))
+        return next(same, None)
+
+    def _stale(self, trial: Any) -> bool:
+        """Return whether a trial was pruned by a limit that is another one now."""
+        name, bound = trial.user_attrs.get("found", {}).get("limit") or (None, None)
+        return name is not None and self.limits.get(name) != bound
 
     def _copy(self, trial: Any, earlier: Any) -> None:
         """End a trial with the values of an earlier one; without any while that one is still running."""
@@ -261,8 +270,20 @@ class Search:
         sessions: int = 0,
         failed: int = 0,
         seconds: float = 0.0,
+        limit: str = "",
     ) -> None:
-        """Write down what a trial found; a complete one needs a value of each objective."""
+        """Write down what a trial found; a complete one needs a value of each objective.
+
+        Args:
+            taken: The trial.
+            state: How it ended.
+            values: What was measured.
+            reason: Why it failed or was pruned.
+            sessions: Sessions held.
+            failed: Sessions of these that failed.
+            seconds: How long it took.
+            limit: The objective whose limit it was pruned by.
+        """
         import optuna
 
         found = {
@@ -271,6 +292,7 @@ class Search:
             "sessions": sessions,
             "failed": failed,
             "seconds": round(seconds, 3),
+            "limit": [limit, self.limits[limit]] if limit else None,
         }
         with self.lock:
             taken.trial.set_user_attr("found", found)
@@ -281,6 +303,8 @@ class Search:
             kind = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}[state]
             means = [values[objective.name].value for objective in self.objectives] if state == "complete" else None
             self.study.tell(taken.number, means, optuna.trial.TrialState[kind])
+            if state != "failed":
+                self._settle()
 
     def again(self, record: TrialRecord, values: Mapping[str, Value]) -> None:
         """Write down what measuring a program again, with other seeds, found."""
@@ -288,11 +312,35 @@ class Search:
         with self.lock:
             self.study.set_user_attr(again_name(record.key, record.measured), content)
 
-    def retry(self, numbers: Sequence[int]) -> None:
-        """Have the next call try trials again that failed."""
+    def settle(self) -> None:
+        """Hold failures so far for the programs' own."""
         with self.lock:
-            for number in numbers:
-                self.study.set_user_attr(f"{_RETRY}{number}", "due")
+            self._settle()
+
+    def _settle(self) -> None:
+        ended = [t.number for t in self._trials() if t.state.name not in ("RUNNING", "WAITING")]
+        self.study.set_user_attr("settled", max(ended, default=-1))
+
+    def unsettled(self) -> list[int]:
+        """Return the trials that failed and after which nothing succeeded, one of each program."""
+        with self.lock:
+            return self._unsettled()
+
+    def _unsettled(self) -> list[int]:
+        settled, found = self.study.user_attrs.get("settled", -1), dict[str, int]()
+        for trial in self._trials():
+            key = trial.user_attrs.get("key", "")
+            own = trial.state.name == "FAIL" and "copy_of" not in trial.user_attrs
+            if own and trial.number > settled and self._earlier_of(key) is None:
+                found[key] = trial.number
+        return list(found.values())
+
+    def probe(self) -> int:
+        """Return a number that no probe of the study had before, from 1."""
+        with self.lock:
+            number = int(self.study.user_attrs.get("probes", 0)) + 1
+            self.study.set_user_attr("probes", number)
+        return number
 
     # ---------------------------------------------------------------- what is known
 

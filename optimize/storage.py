@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,12 +31,11 @@ def open_storage(name: str) -> Any:
         OutputError: If it cannot be opened.
         UserError: If the driver of the database is not installed.
     """
-    import optuna
     from optuna.storages.journal import JournalFileBackend, JournalStorage
 
     try:
         if "://" in name:
-            return optuna.storages.RDBStorage(name)
+            return _database(name)
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _JournalLock(path)
@@ -45,6 +45,22 @@ def open_storage(name: str) -> Any:
         raise UserError(f"The storage {_plain(name)} cannot be opened", str(error), "Install its driver.") from error
     except Exception as error:  # drivers raise errors of their own
         raise OutputError(f"The storage {_plain(name)} cannot be opened", str(error).split("\n")[0]) from error
+
+
+def _database(url: str) -> Any:
+    """Open a database; machines that make its tables at the same moment get in each other's way, and look again."""
+    import optuna
+
+    for wait in (0.3, 1.0):
+        try:
+            return optuna.storages.RDBStorage(url)
+        except ImportError:
+            raise
+        except Exception as error:
+            if "exist" not in str(error) and "locked" not in str(error):
+                raise
+            time.sleep(wait)
+    return optuna.storages.RDBStorage(url)
 
 
 def _plain(url: str) -> str:

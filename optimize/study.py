@@ -5,8 +5,9 @@
 queries; a trial that has become hopeless is pruned (see ``racing``). Limits, such as a budget of tokens a session,
 are constraints: a trial that passes one is known to the sampler as not feasible and cannot win. A trial of which
 more than a fifth of the sessions failed, or which has no value of some objective, is recorded as failed with its
-reason, and the study goes on. If ``HOPELESS`` programs in a row fail, that is rather an outage than their fault: the
-study ends, with an error if nothing has succeeded, and the next call tries them again before it goes on.
+reason, and the study goes on. If ``HOPELESS`` programs in a row fail, or the last ones do, it may be an outage rather
+than their fault: the untuned program is then asked one query with fresh seeds. If it fails as well, the study ends,
+with an error if nothing has succeeded, and the next call tries the failed programs again before it goes on.
 
 **The confirmation.** A trial that looks best among many is partly lucky. Before it may win, a trial is therefore
 measured again on all queries with other seeds, and the mean of its measurements decides: the untuned program first,
@@ -42,8 +43,9 @@ from ..evals.conditions import check_whole
 from ..evals.jobs import JobRow
 from ..evals.ledger import together
 from ..modules.program import SessionProgram
+from ..modules.text import excerpt
 from .locks import WAIT, alone
-from .objectives import Objective, Value, values_of
+from .objectives import Objective, Value, needs_ratings, values_of
 from .racing import blocks, hopeless, over_limit
 from .samplers import Sampler
 from .search import Search, Taken
@@ -56,6 +58,7 @@ __all__ = ["EXHAUSTED", "HOPELESS", "MOST_FAILED", "check_limits", "lacking", "t
 MOST_FAILED = 0.2
 HOPELESS = 3
 EXHAUSTED = "every program of the space was tried"
+_LARGEST = 1e300
 _FATAL = (CallFailure, LMSetupError, LogError, OutputError)  # no other trial would fare better
 T = TypeVar("T")
 
@@ -124,6 +127,7 @@ async def tune(
         stopped, unfinished = "", ""
         try:
             await tuning.search_on(workers)
+            await tuning.check_failures(1)
             if confirm:
                 async with alone(root / "confirm.lock"):  # the others find it done
                     await tuning.confirm(confirm)
@@ -181,6 +185,8 @@ def check_limits(limits: Mapping[str, float], objectives: Sequence[Objective]) -
             raise UserError(f"There is no limit of {name!r}", why, "Add it to the objectives.")
         if isinstance(bound, bool) or not isinstance(bound, int | float):
             raise UserError(f"A limit of {bound!r} for {name} is not possible", "a number is needed")
+        if not abs(bound) < _LARGEST:
+            raise UserError(f"A limit of {excerpt(repr(bound), 30)} for {name} is not possible", "it must be finite")
 
 
 class _Tuning:
@@ -200,13 +206,19 @@ class _Tuning:
         self.parts = blocks(list(tasks), race)
         self.tasks = list(tasks)
         self._turn = asyncio.Lock()
-        self._failed: list[int] = []  # trials in a row
+        self._checking = asyncio.Lock()
+        self.rated = needs_ratings(self.objectives)
         self.unsure: dict[int, str] = {}  # trials that could not be measured again, and why
 
     async def _alone(self, work: Callable[..., T], *given: object) -> T:
-        """Do what waits for files in a thread, one thing at a time."""
+        """Do what waits for files in a thread, one thing at a time; also where it is cancelled, to its end."""
         async with self._turn:
-            return await asyncio.to_thread(work, *given)
+            doing = asyncio.ensure_future(asyncio.to_thread(work, *given))
+            try:
+                return await asyncio.shield(doing)
+            except asyncio.CancelledError:
+                await asyncio.wait([doing])
+                raise
 
     async def search_on(self, workers: int) -> None:
         """Measure trials until all have ended, those of other processes with the folder too, should they die."""
@@ -221,16 +233,38 @@ class _Tuning:
             await self._try(taken)
             records = await self._alone(self.search.records)
             self._told(taken.number, records)
-            record = next(record for record in records if record.number == taken.number)
-            if record.state != "failed":
-                self._failed.clear()
-            elif not record.retried:
-                self._failed.append(record.number)
-            if len(self._failed) >= HOPELESS:
-                await self._alone(self.search.retry, self._failed)
-                any_good = any(record.state == "complete" for record in records)
-                what = f"{HOPELESS} trials in a row failed" if any_good else f"None of {HOPELESS} trials succeeded"
-                raise RunFailure(what, record.reason, "Run it again once it can: they are tried again.")
+            if any(record.number == taken.number and record.state == "failed" for record in records):
+                await self.check_failures(HOPELESS)
+
+    async def check_failures(self, many: int) -> None:
+        """End the study if so many programs failed since one succeeded, and the untuned one fails now as well.
+
+        Raises:
+            RunFailure: If it is so.
+        """
+        async with self._checking:
+            failed = await self._alone(self.search.unsettled)
+            if len(failed) < many:
+                return
+            records = await self._alone(self.search.records)
+            good = any(record.state == "complete" for record in records)
+            if good and await self._works():
+                await self._alone(self.search.settle)
+                return
+            reason = next(record.reason for record in records if record.number == failed[-1])
+            what = f"The last {len(failed)} trials failed" if good else f"None of {len(failed)} trials succeeded"
+            raise RunFailure(what, reason, "Run it again once it can: they are tried again.")
+
+    async def _works(self) -> bool:
+        """Return whether the untuned program answers a query, with seeds that it never had."""
+        number = await self._alone(self.search.probe)
+        try:
+            rows = await self.bench.measure(self.search.program, self.tasks[:1], f"probe-{number}", fresh=number)
+        except (BudgetSpent, *_FATAL):
+            raise
+        except SalonError:
+            return False
+        return not too_many_failed(rows, self.rated)
 
     def _told(self, number: int, records: list[TrialRecord]) -> None:
         done = len({record.key for record in records if record.state != "running"})
@@ -241,12 +275,12 @@ class _Tuning:
         """Measure a trial block by block and write down what came of it."""
         start, rows, values = time.monotonic(), list[JobRow](), dict[str, Value]()
         state: State = "complete"
-        reason = ""
+        reason, limit = "", ""
         try:
             for number, part in enumerate(self.parts, 1):
                 rows += await self.bench.measure(taken.program, part, f"trial-{taken.key}")
                 values = await asyncio.to_thread(values_of, rows, self.objectives, self.bench.embedder)
-                state, reason = await self._judged(taken, rows, values, last=number == len(self.parts))
+                state, reason, limit = await self._judged(taken, rows, values, last=number == len(self.parts))
                 if state != "complete":
                     break
         except (BudgetSpent, *_FATAL):
@@ -255,37 +289,30 @@ class _Tuning:
             state, reason = "failed", str(error)
         failed = sum(row.status != "ok" for row in rows)
         seconds = time.monotonic() - start
-        await self._alone(self.search.end, taken, state, values, reason, len(rows), failed, seconds)
+        await self._alone(self.search.end, taken, state, values, reason, len(rows), failed, seconds, limit)
 
     async def _judged(
         self, taken: Taken, rows: Sequence[JobRow], values: Mapping[str, Value], last: bool
-    ) -> tuple[State, str]:
-        """Return what a trial is after a block, and why."""
-        if why := too_many_failed(rows) or (lacking(values) if last else ""):
-            return "failed", why
+    ) -> tuple[State, str, str]:
+        """Return what a trial is after a block, why, and the objective whose limit decided it."""
+        if why := too_many_failed(rows, self.rated) or (lacking(values) if last else ""):
+            return "failed", why, ""
         if last:
-            return "complete", self._passed(values)
+            return "complete", "", ""
         records = await self._alone(self.search.records)
         if next(record for record in records if record.number == taken.number).untuned:
-            return "complete", ""
+            return "complete", "", ""
         looks = len(self.parts) - 1
         front = front_of(records, self.objectives)
         queries = len({row.query for row in rows})
         if hopeless(values, [record.values for record in front], self.objectives, looks):
-            return "pruned", f"dominated even at its best, after {queries} queries"
+            return "pruned", f"dominated even at its best, after {queries} queries", ""
         for objective in self.objectives:
             bound = self.search.limits.get(objective.name)
             if bound is not None and over_limit(values[objective.name], bound, objective, looks):
-                return "pruned", f"sure to pass the limit of {bound:g} {objective.name} after {queries} queries"
-        return "complete", ""
-
-    def _passed(self, values: Mapping[str, Value]) -> str:
-        """Return which limit a trial passes."""
-        for objective in self.objectives:
-            bound, mean = self.search.limits.get(objective.name), values[objective.name].value
-            if bound is not None and mean is not None and objective.sign * (bound - mean) > 0:
-                return f"{objective.name} of {mean:.4g} passes the limit of {bound:g}"
-        return ""
+                why = f"sure to pass the limit of {bound:g} {objective.name} after {queries} queries"
+                return "pruned", why, objective.name
+        return "complete", "", ""
 
     # ---------------------------------------------------------------- measuring again
 
@@ -295,7 +322,7 @@ class _Tuning:
             program = with_values(self.search.program, record.numbers)
             rows = await self.bench.measure(program, self.tasks, record.place, fresh=record.measured)
             values = await asyncio.to_thread(values_of, rows, self.objectives, self.bench.embedder)
-            if why := too_many_failed(rows) or lacking(values):
+            if why := too_many_failed(rows, self.rated) or lacking(values):
                 self.unsure[record.number] = f"Trial {record.number} could not be measured again: {why}"
                 continue
             await self._alone(self.search.again, record, values)
@@ -308,11 +335,24 @@ class _Tuning:
         return next((record for record in able if record.measured <= times), None)
 
 
-def too_many_failed(rows: Sequence[JobRow]) -> str:
-    """Return why rows say nothing of a program: more than ``MOST_FAILED`` of them failed; empty if they do."""
-    wrong = [row for row in rows if row.status != "ok"]
-    few = len(wrong) <= MOST_FAILED * len(rows)
-    return "" if few else f"{len(wrong)} of {len(rows)} sessions failed: {wrong[0].reason}"
+def too_many_failed(rows: Sequence[JobRow], rated: bool) -> str:
+    """Return why rows say nothing of a program: more than ``MOST_FAILED`` of them lack something; empty if they do.
+
+    Args:
+        rows: The rows.
+        rated: Whether answers must have a rating.
+    """
+    failed = [row.reason for row in rows if row.status != "ok"]
+    unrated = [_unrated(row) for row in rows if rated and row.status == "ok" and row.quality is None]
+    if len(failed) + len(unrated) <= MOST_FAILED * len(rows):
+        return ""
+    if failed:
+        return f"{len(failed)} of {len(rows)} sessions failed: {failed[0]}"
+    return f"{len(unrated)} of {len(rows)} answers have no rating: {unrated[0]}"
+
+
+def _unrated(row: JobRow) -> str:
+    return next((str(rating["error"]) for rating in row.ratings if rating["error"]), "no judge was asked")
 
 
 def lacking(values: Mapping[str, Value]) -> str:

@@ -9,7 +9,7 @@ from .objectives import Objective, Value, pooled, value_of
 from .space import Dimension
 from .trials import State, TrialRecord
 
-__all__ = ["again_name", "excess_of", "measurements", "record_of"]
+__all__ = ["again_name", "excess_of", "measurements", "passed_limit", "record_of"]
 
 _STATES: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 Measured = Mapping[str, Mapping[str, float | None]]  # by objective and query
@@ -30,6 +30,15 @@ def excess_of(
         for name, bound in limits.items()
         if name in values and (mean := values[name].value) is not None
     }
+
+
+def passed_limit(values: Mapping[str, Value], objectives: Sequence[Objective], limits: Mapping[str, float]) -> str:
+    """Return which limit is passed, in words; empty if all are kept."""
+    for name, excess in excess_of(values, objectives, limits).items():
+        if excess > 0:
+            objective = name.removesuffix(" limit")
+            return f"{objective} of {values[objective].value:.4g} passes the limit of {limits[objective]:g}"
+    return ""
 
 
 def measurements(trial: Any, attrs: Mapping[str, Any]) -> list[Measured]:
@@ -61,6 +70,7 @@ def record_of(
     """
     needs = {objective.name: objective.needs for objective in objectives}
     values = {name: pooled([value_of(part[name], needs[name]) for part in found]) for name in found[0]}
+    complete = source.state.name == "COMPLETE"
     own, told = trial.user_attrs, source.user_attrs.get("found", {})
     return TrialRecord(
         number=trial.number,
@@ -69,11 +79,10 @@ def record_of(
         values=values,
         measured=len(found),
         feasible=all(excess <= 0 for excess in excess_of(values, objectives, limits).values()),
-        reason=told.get("reason", ""),
+        reason=passed_limit(values, objectives, limits) if complete else told.get("reason", ""),
         key=own.get("key", ""),
         untuned=bool(own.get("untuned")),
         copy_of=own.get("copy_of"),
-        retried="retried" in own,
         sessions=told.get("sessions", 0),
         failed=told.get("failed", 0),
         seconds=told.get("seconds", 0.0),

@@ -64,7 +64,6 @@ class TrialRecord:
         key: Hash of the program; also the name of its folder.
         untuned: Whether it is the untuned program.
         copy_of: Number of the earlier trial of the same program, whose values it has; None for one of its own.
-        retried: Whether it tries a program again whose trial failed.
         rank: The number of its program in the study, in the order of their first trials; 0 is the untuned one.
         sessions: Sessions held.
         failed: Sessions of these that failed.
@@ -81,7 +80,6 @@ class TrialRecord:
     key: str = ""
     untuned: bool = False
     copy_of: int | None = None
-    retried: bool = False
     rank: int = 0
     sessions: int = 0
     failed: int = 0

@@ -411,7 +411,7 @@ def test_a_judge_that_never_answers_fails_all_trials(embedder: Embedder, tmp_pat
         return Fault(status=500) if "originality" in request.fields else by_steps(request)
 
     with model(reply):
-        with pytest.raises(RunFailure, match="The untuned program cannot be measured: no quality"):
+        with pytest.raises(RunFailure, match="The untuned program cannot be measured: 4 of 4 answers have no rating"):
             compiled(debate(embedder), tmp_path, **STEPS)
     with model(lambda _: Fault(status=401, message="no such key")):
         with pytest.raises(CallFailure, match="cannot be used"):
