@@ -243,6 +243,6 @@ def test_a_revision_is_needed(reference: str) -> None:
 
 
 def test_without_the_hub_a_file_is_asked_for() -> None:
-    with pytest.raises(UserError, match=r"cannot be loaded: .*Give a local file of it: data=FILE") as caught:
+    with pytest.raises(UserError, match=r"cannot be loaded: .*Give a local file of it with data") as caught:
         read_hub(f"hub:some/set@{REVISION}")
     assert "\n" not in str(caught.value)
