@@ -144,7 +144,8 @@ def _what(report: CompileReport) -> str:
     return (
         f"This folder holds {kind} {markdown(report.program.name)}, a session program of salon, compiled for "
         f"{_joined(goal_text(objective) for objective in report.objectives) or 'no objective'} "
-        f"on {report.groups} answers to each task, seed {report.seed}, started {markdown(report.started)}."
+        f"on {report.groups} answer{'' if report.groups == 1 else 's'} to each task, seed {report.seed}, "
+        f"started {markdown(report.started)}."
     )
 
 
